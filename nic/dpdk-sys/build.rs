@@ -86,4 +86,4 @@ fn multiarch() -> String {
 /// Of Debian 12; the shim uses nothing that later versions have dropped.
 const OLDEST: &str = "22.11";
 
-const SOURCES: [&str; 7] = ["shim", "start", "burst", "steering", "memif", "lives", "removal"];
+const SOURCES: [&str; 9] = ["shim", "start", "burst", "guard", "steering", "memif", "vhost", "lives", "removal"];

@@ -121,6 +121,16 @@ fn vhost_keeps_the_contract() {
 }
 
 #[test]
+fn a_vhost_pair_keeps_the_contract_of_a_reliable_driver() {
+    for mtu in [None, Some(9000)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pair").display().to_string();
+        keeps_the_contract(PairEnds(Ends { ends: [format!("vhost:{path},server"), format!("vhost:{path}")], mtu }), 2);
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "its socket is still there");
+    }
+}
+
+#[test]
 fn a_server_leaves_a_file_that_is_no_socket() {
     if libdpdk::is_missing() {
         return;

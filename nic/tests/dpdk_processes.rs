@@ -112,6 +112,16 @@ fn vhost_served_here_keeps_the_contract() {
 }
 
 #[test]
+fn a_vhost_pair_keeps_the_contract_of_a_reliable_driver() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pair").display().to_string();
+    keeps_the_contract(|| {
+        Between::new_pair("vhost-pair", [",server", ",once"].map(|role| format!("vhost:{path}{role}")))
+    });
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "its socket is still there");
+}
+
+#[test]
 fn a_killed_process_is_gone_and_its_successor_is_met_again() {
     if libdpdk::is_missing() {
         return;

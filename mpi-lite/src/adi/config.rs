@@ -10,7 +10,7 @@ pub struct Config {
     pub endpoint: sidelane_proto::Config,
     /// For peers on this host.
     pub on_host: Limits,
-    /// For the peer at the other end of a pair of DPDK's (memif).
+    /// For the peer at the other end of a pair of DPDK's (memif, vhost).
     pub paired: Limits,
     /// For all others.
     pub off_host: Limits,

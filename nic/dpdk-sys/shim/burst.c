@@ -1,7 +1,7 @@
 /* Bursts, and the frames that they move. */
 #include "burst.h"
+#include "guard.h"
 #include "lives.h"
-#include "memif.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -47,25 +47,25 @@ uint16_t burst_receive(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t
 	uint16_t count;
 
 	/* A client lends its server slots by the first burst after it was opened, and nobody may look again for long. */
-	memif_enter(&queue->rx);
+	guard_enter(&queue->rx);
 	if (unlikely(*queue->left > 0))
 		count = lives_take(queue->port, mbufs, max);
 	else
 		count = rte_eth_rx_burst(queue->port, queue->number, mbufs, max);
-	memif_leave(&queue->rx);
+	guard_leave(&queue->rx);
 	return count;
 }
 
 uint16_t burst_send(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t count, uint32_t life)
 {
 	/* Whoever flushes may not look again for long. */
-	memif_enter(&queue->tx);
+	guard_enter(&queue->tx);
 	/* Frames to a peer that is gone are not for the next one. */
 	if (unlikely(__atomic_load_n(queue->lives, __ATOMIC_RELAXED) != life))
 		count = 0;
 	else
 		count = rte_eth_tx_burst(queue->port, queue->number, (struct rte_mbuf **)frames, count);
-	memif_leave(&queue->tx);
+	guard_leave(&queue->tx);
 	return count;
 }
 

@@ -1,11 +1,15 @@
-/* When a peer goes, memif unmaps the memory that both share, and with it the frames that the peer had sent and nobody has
- * received yet (22.11: memif_disconnect -> memif_free_regions). The memory is ours too and lasts until then, so all that
- * is in the ring is taken out just before, and is what the next bursts receive. Only whole frames are: a sender moves the
- * ring's head when they are written.
+/* The lives of a pair's peers. What bursts use goes with the peer, and with it the frames that the peer had sent and nobody has
+ * received yet. So all that is in the ring is taken out just before, and is what the next bursts receive. Only whole frames
+ * are: a sender moves the ring's head when they are written. Who takes them out, and when, is another thing for each driver:
  *
- * Its link may be down and up again, with another peer, before anybody looks; so ends are counted. */
+ * - memif unmaps the memory that both share (22.11: memif_disconnect -> memif_free_regions), on the interrupt thread. It is ours
+ *   too and lasts until then.
+ * - vhost unmaps its client's memory, on a thread of its own (vhost.c).
+ * - A virtio-user client's ring is in its own memory, and stays.
+ *
+ * A link may be down and up again, with another peer, before anybody looks; so ends are counted. */
 #include "lives.h"
-#include "shim.h"
+#include "guard.h"
 
 #include <rte_ethdev.h>
 
@@ -18,9 +22,9 @@ static struct {
 	uint32_t first;
 } leavings[RTE_MAX_ETHPORTS];
 
-/* Started memif ports. */
+/* Started ports whose peers' ends are told of, by whom; 0: others. */
 static uint8_t watched[RTE_MAX_ETHPORTS];
-/* Those with a peer when the handler began. Interrupt thread only. */
+/* memif's with a peer when the handler began. Interrupt thread only. */
 static uint8_t was_up[RTE_MAX_ETHPORTS];
 
 static int is_up(uint16_t port)
@@ -30,38 +34,59 @@ static int is_up(uint16_t port)
 	return rte_eth_link_get_nowait(port, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
-void lives_begin(uint16_t port)
+static int is_told(uint16_t port, enum lives_told by)
 {
-	__atomic_store_n(&watched[port], 1, __ATOMIC_RELEASE);
+	return __atomic_load_n(&watched[port], __ATOMIC_ACQUIRE) == by;
+}
+
+/* Who sees the new number sees what is left, too. */
+static void count(uint16_t port)
+{
+	__atomic_fetch_add(&lives[port], 1, __ATOMIC_RELEASE);
+}
+
+void lives_begin(uint16_t port, enum lives_told told)
+{
+	__atomic_store_n(&watched[port], told, __ATOMIC_RELEASE);
 }
 
 void lives_end(uint16_t port)
 {
+	/* Nobody takes anything out meanwhile. */
+	guard_shut_out();
 	__atomic_store_n(&watched[port], 0, __ATOMIC_RELEASE);
 	for (uint32_t at = 0; at < left[port]; at++)
 		rte_pktmbuf_free(leavings[port].mbufs[(leavings[port].first + at) % SL_LEFT_MAX]);
 	__atomic_store_n(&left[port], 0, __ATOMIC_RELEASE);
+	guard_let_in();
+}
+
+int lives_keep(uint16_t port, struct rte_mbuf *mbuf)
+{
+	if (left[port] == SL_LEFT_MAX)
+		return 0;
+	leavings[port].mbufs[(leavings[port].first + left[port]) % SL_LEFT_MAX] = mbuf;
+	__atomic_store_n(&left[port], left[port] + 1, __ATOMIC_RELEASE);
+	return 1;
 }
 
 /* Takes all out of the first receive ring; the others are of ports that no endpoint has to itself. */
 static void take_out(uint16_t port)
 {
 	struct rte_mbuf *mbufs[32];
-	uint32_t count = left[port];
 	uint16_t come;
 
 	do {
-		come = rte_eth_rx_burst(port, 0, mbufs, RTE_MIN(RTE_DIM(mbufs), SL_LEFT_MAX - count));
+		come = rte_eth_rx_burst(port, 0, mbufs, RTE_MIN(RTE_DIM(mbufs), SL_LEFT_MAX - left[port]));
 		for (uint16_t at = 0; at < come; at++)
-			leavings[port].mbufs[(leavings[port].first + count++) % SL_LEFT_MAX] = mbufs[at];
-	} while (come > 0 && count < SL_LEFT_MAX);
-	__atomic_store_n(&left[port], count, __ATOMIC_RELEASE);
+			lives_keep(port, mbufs[at]);
+	} while (come > 0 && left[port] < SL_LEFT_MAX);
 }
 
 void lives_before_handler(int ending)
 {
 	for (uint16_t port = 0; port < RTE_MAX_ETHPORTS; port++) {
-		was_up[port] = __atomic_load_n(&watched[port], __ATOMIC_ACQUIRE) && is_up(port);
+		was_up[port] = is_told(port, LIVES_BY_HANDLERS) && is_up(port);
 		if (was_up[port] && (ending == LIVES_ALL || ending == port))
 			take_out(port);
 	}
@@ -70,9 +95,31 @@ void lives_before_handler(int ending)
 void lives_after_handler(void)
 {
 	for (uint16_t port = 0; port < RTE_MAX_ETHPORTS; port++)
-		/* Who sees the new number sees what is left, too. */
 		if (was_up[port] && !is_up(port))
-			__atomic_fetch_add(&lives[port], 1, __ATOMIC_RELEASE);
+			count(port);
+}
+
+void lives_over(uint16_t port, void (*take)(uint16_t port, void *arg), void *arg)
+{
+	if (!is_told(port, LIVES_BY_SERVER))
+		return;
+	take(port, arg);
+	count(port);
+}
+
+void lives_link_is_down(uint16_t port)
+{
+	uint8_t told = LIVES_BY_LINK;
+
+	if (!is_told(port, LIVES_BY_LINK))
+		return;
+	guard_shut_out();
+	/* Once: it has no other peer. */
+	if (__atomic_compare_exchange_n(&watched[port], &told, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+		take_out(port);
+		count(port);
+	}
+	guard_let_in();
 }
 
 uint16_t lives_take(uint16_t port, struct rte_mbuf **mbufs, uint16_t max)

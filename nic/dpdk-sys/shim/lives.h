@@ -1,4 +1,4 @@
-/* The lives of a memif port's peers: how many have ended, and the frames that the last one left. */
+/* The lives of a port's peers: how many have ended, and the frames that the last one left. */
 #ifndef SIDELANE_LIVES_H
 #define SIDELANE_LIVES_H
 
@@ -12,8 +12,18 @@ extern uint32_t lives[RTE_MAX_ETHPORTS];
 /* Frames that were taken out of the ring of a peer before that was taken down, by port. */
 extern uint32_t left[RTE_MAX_ETHPORTS];
 
-/* A memif port has started. */
-void lives_begin(uint16_t port);
+/* How a peer's end is known. */
+enum lives_told {
+	/* memif: after one of its handlers the link is down. */
+	LIVES_BY_HANDLERS = 1,
+	/* A vhost server hears of its client's. */
+	LIVES_BY_SERVER,
+	/* A virtio-user client's link is found down, by whoever asks for it. */
+	LIVES_BY_LINK,
+};
+
+/* A port is about to start, of which this is so. */
+void lives_begin(uint16_t port, enum lives_told told);
 /* It has stopped: what is left has nobody any more. */
 void lives_end(uint16_t port);
 
@@ -23,6 +33,14 @@ void lives_end(uint16_t port);
 #define LIVES_NONE (-2)
 void lives_before_handler(int port);
 void lives_after_handler(void);
+
+/* The client of a port is gone, and bursts are shut out: `take` keeps what it left, and it is counted. Nothing where the port has
+ * stopped. */
+void lives_over(uint16_t port, void (*take)(uint16_t port, void *arg), void *arg);
+/* The link of a port was found down. */
+void lives_link_is_down(uint16_t port);
+/* Keeps a frame for the next bursts, which are shut out. 0: there is no room for it, and it is still the caller's. */
+int lives_keep(uint16_t port, struct rte_mbuf *mbuf);
 
 /* In place of a burst, as long as there is something left: the oldest frames, at most `max`. */
 uint16_t lives_take(uint16_t port, struct rte_mbuf **mbufs, uint16_t max);

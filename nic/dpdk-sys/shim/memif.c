@@ -4,8 +4,7 @@
  *
  * So its handlers go through us: memif registers them by rte_intr_callback_register, which this object defines too. The
  * loader finds ours first, since this object is in the global scope before drivers are loaded. Around each handler
- * bursts are shut out: an asymmetric lock, of which a burst pays two stores and a load, and the handler, once in the
- * life of a peer, a membarrier(2) and the end of the burst under way.
+ * bursts are shut out (guard.h).
  *
  * The same lists tell which listening socket is whose. memif never closes it, and frees what its handler refers to
  * (memif_socket_remove_device); we close it first.
@@ -14,20 +13,18 @@
  * socket that is refused here is one that memif closes, before a word is said. */
 #define _GNU_SOURCE
 #include "memif.h"
+#include "guard.h"
 #include "lives.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/membarrier.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <rte_config.h>
@@ -36,9 +33,6 @@
 #include <rte_memory.h>
 
 #define EXPORT __attribute__((visibility("default")))
-
-struct sl_queue queues[RTE_MAX_ETHPORTS][SL_QUEUES_MAX];
-uint32_t memif_guard;
 
 /* The environment's own functions. */
 static __typeof__(rte_intr_callback_register) *real_register;
@@ -81,48 +75,6 @@ static __thread struct socket *attached;
 static __thread int for_own_user;
 /* This thread starts this port; LIVES_ALL: none. */
 static __thread int starting = LIVES_ALL;
-/* Such ports. */
-static uint8_t own_user_ports[RTE_MAX_ETHPORTS];
-
-/* Waits until no burst is under way, and lets none begin. */
-static void memif_shut_out(void)
-{
-	const struct timespec nap = { .tv_nsec = 20000 };
-
-	__atomic_fetch_or(&memif_guard, MEMIF_SHUT, __ATOMIC_RELAXED);
-	/* A fence on every thread of the process at once: a burst that did not see the word has said that it is under
-	 * way by now. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (!(memif_guard & MEMIF_FENCE))
-		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-	for (int port = 0; port < RTE_MAX_ETHPORTS; port++)
-		for (int queue = 0; queue < SL_QUEUES_MAX; queue++)
-			while (__atomic_load_n(&queues[port][queue].rx, __ATOMIC_ACQUIRE) ||
-			       __atomic_load_n(&queues[port][queue].tx, __ATOMIC_ACQUIRE))
-				nanosleep(&nap, NULL);
-}
-
-static void memif_let_in(void)
-{
-	__atomic_fetch_and(&memif_guard, ~MEMIF_SHUT, __ATOMIC_RELEASE);
-}
-
-void memif_enter_guarded(uint32_t *under_way)
-{
-	const struct timespec nap = { .tv_nsec = 20000 };
-
-	for (;;) {
-		/* In place of membarrier(2). */
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
-		if (!(__atomic_load_n(&memif_guard, __ATOMIC_ACQUIRE) & MEMIF_SHUT))
-			return;
-		__atomic_store_n(under_way, 0, __ATOMIC_RELEASE);
-		do
-			nanosleep(&nap, NULL);
-		while (__atomic_load_n(&memif_guard, __ATOMIC_RELAXED) & MEMIF_SHUT);
-		__atomic_store_n(under_way, 1, __ATOMIC_RELAXED);
-	}
-}
 
 /* Forgets a socket. Under the lock. */
 static void forget(rte_intr_callback_fn guarded, const void *arg)
@@ -183,14 +135,14 @@ static void run_guarded(int which, void *arg)
 	/* Where one only comes, nobody goes. */
 	ending = socket->port >= 0 ? LIVES_NONE : socket->of;
 	pthread_mutex_unlock(&lock);
-	memif_shut_out();
+	guard_shut_out();
 	lives_before_handler(ending);
 	coming = NULL;
 	handlers[which](arg);
 	if (coming != NULL)
 		admit(coming);
 	lives_after_handler();
-	memif_let_in();
+	guard_let_in();
 	running = NULL;
 }
 
@@ -338,7 +290,7 @@ EXPORT int rte_memseg_get_fd(const struct rte_memseg *segment)
 	return fd >= 0 && is_of_memif(__builtin_return_address(0)) ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : fd;
 }
 
-int memif_guard_up(void)
+int memif_up(void)
 {
 	Dl_info info;
 	void *eal;
@@ -354,8 +306,6 @@ int memif_guard_up(void)
 	real_get_fd = dlsym(eal, "rte_memseg_get_fd");
 	if (real_register == NULL || real_unregister == NULL || real_unregister_pending == NULL || real_get_fd == NULL)
 		return -ENOENT;
-	if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0)
-		memif_guard = MEMIF_FENCE;
 	return 0;
 }
 
@@ -370,16 +320,14 @@ void memif_attach_ends(int port)
 {
 	if (attached != NULL)
 		attached->port = attached->of = port;
-	if (port >= 0)
-		own_user_ports[port] = for_own_user;
 	attaching = 0;
 	attached = NULL;
 	for_own_user = 0;
 }
 
-void memif_start_begins(uint16_t port)
+void memif_start_begins(uint16_t port, int own_user)
 {
-	for_own_user = own_user_ports[port];
+	for_own_user = own_user;
 	starting = port;
 }
 

@@ -2,11 +2,13 @@
 #define _GNU_SOURCE
 #include "shim.h"
 #include "burst.h"
+#include "guard.h"
 #include "lives.h"
 #include "memif.h"
 #include "removal.h"
 #include "start.h"
 #include "steering.h"
+#include "vhost.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -48,10 +50,11 @@ static int eal_up(int argc, char **argv, void (*on_log)(const char *, uint64_t))
 {
 	cookie_io_functions_t io = { .write = log_write };
 	FILE *stream;
-	int result = memif_guard_up();
+	int result = memif_up();
 
 	if (result != 0)
 		return result;
+	guard_up();
 	log_to = on_log;
 	stream = fopencookie(NULL, "w", io);
 	if (stream == NULL)
@@ -61,11 +64,28 @@ static int eal_up(int argc, char **argv, void (*on_log)(const char *, uint64_t))
 	return start_eal(argc, argv) < 0 ? -rte_errno : 0;
 }
 
-static int is_memif(uint16_t port)
+/* Ports that are ends of pairs. */
+static uint8_t pairs[RTE_MAX_ETHPORTS];
+
+static int is_of(uint16_t port, const char *driver)
 {
 	struct rte_eth_dev_info info;
 
-	return rte_eth_dev_info_get(port, &info) == 0 && strcmp(info.driver_name, "net_memif") == 0;
+	return rte_eth_dev_info_get(port, &info) == 0 && strcmp(info.driver_name, driver) == 0;
+}
+
+static int is_memif(uint16_t port)
+{
+	return is_of(port, "net_memif");
+}
+
+/* Before anybody can come to a port. */
+static void watch_lives(uint16_t port)
+{
+	if (is_memif(port))
+		lives_begin(port, LIVES_BY_HANDLERS);
+	else if (pairs[port])
+		lives_begin(port, is_of(port, "net_vhost") ? LIVES_BY_SERVER : LIVES_BY_LINK);
 }
 
 /* Starts a port whose queues are set up. */
@@ -73,11 +93,9 @@ static int start(uint16_t port)
 {
 	int result;
 
-	memif_start_begins(port);
+	memif_start_begins(port, pairs[port]);
 	result = rte_eth_dev_start(port);
 	memif_start_ends();
-	if (result == 0 && is_memif(port))
-		lives_begin(port);
 	return result;
 }
 
@@ -155,7 +173,7 @@ static int plug(const char *bus, const char *name, const char *args)
 	return result > 0 ? -ENODEV : result;
 }
 
-static int attach(const char *bus, const char *name, const char *args, int own_user, uint16_t *port)
+static int attach(const char *bus, const char *name, const char *args, int pair, uint16_t *port)
 {
 	int result = 0;
 
@@ -163,7 +181,7 @@ static int attach(const char *bus, const char *name, const char *args, int own_u
 	if (find_port(name, port) != 0) {
 		int plugged;
 
-		memif_attach_begins(own_user);
+		memif_attach_begins(pair);
 		result = plug(bus, name, args);
 		plugged = result == 0;
 		if (plugged)
@@ -175,6 +193,7 @@ static int attach(const char *bus, const char *name, const char *args, int own_u
 			return result;
 		}
 	}
+	pairs[*port] = pair;
 	burst_attach(*port);
 	removal_watch(*port, strcmp(bus, "pci") == 0);
 	return 0;
@@ -188,6 +207,7 @@ static int detach(uint16_t port)
 	removal_unwatch(port);
 	stop(port, 1);
 	rte_eth_dev_close(port);
+	vhost_forget(port);
 	return result != 0 ? result : rte_dev_remove(info.device);
 }
 
@@ -254,7 +274,11 @@ static int configure_and_start(uint16_t port, struct sl_port_config *config, voi
 
 	if (result != 0)
 		return result;
+	watch_lives(port);
+	if (pairs[port])
+		vhost_begins(port, pool);
 	result = configure(port, &info, config);
+	vhost_ends();
 	if (result != 0)
 		return result;
 	/* A few drivers take it from here only (mlx5); others have no such order, and took it when they were configured. */
@@ -304,6 +328,7 @@ static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
 static int port_restart(uint16_t port)
 {
 	stop(port, 0);
+	watch_lives(port);
 	return start(port);
 }
 
@@ -320,6 +345,8 @@ static void link_state(uint16_t port, struct sl_link *out)
 	if (rte_eth_link_get_nowait(port, &link) != 0)
 		link.link_status = RTE_ETH_LINK_DOWN;
 	out->up = link.link_status == RTE_ETH_LINK_UP;
+	if (!out->up)
+		lives_link_is_down(port);
 	out->mbit_per_s = link.link_speed;
 }
 

@@ -122,9 +122,9 @@ struct sl_dpdk {
 
 	/* Ports. */
 
-	/* Makes a device known and finds its port. `own_user`: of the processes that may be a memif's other end, only those of
-	 * our own user are. */
-	int (*attach)(const char *bus, const char *name, const char *args, int own_user, uint16_t *port);
+	/* Makes a device known and finds its port. `pair`: it is an end of a reliable pair, to which no process of another user may come by
+	 * memif, and of which the peers that go are counted. */
+	int (*attach)(const char *bus, const char *name, const char *args, int pair, uint16_t *port);
 	/* Stops, closes and forgets a device. */
 	int (*detach)(uint16_t port);
 	int (*port_info)(uint16_t port, struct sl_port_info *info);
@@ -135,10 +135,11 @@ struct sl_dpdk {
 	int (*port_restart)(uint16_t port);
 	/* Stops a port, which can be started again with other queues. */
 	int (*port_stop)(uint16_t port);
+	/* Counts the peer of a virtio-user client, too, where it finds that gone. */
 	void (*link)(uint16_t port, struct sl_link *link);
 	/* True once the device was taken away. */
 	int (*removed)(uint16_t port);
-	/* Where it is counted how many peers of a memif port have gone; changed by another thread. Others count none. */
+	/* Where it is counted how many peers have gone, of a memif's port or a pair's; changed by another thread. Others count none. */
 	const uint32_t *(*lives)(uint16_t port);
 	/* True while a memif client waits for what its server answers; not true any more once it was turned away. */
 	int (*dialling)(uint16_t port);

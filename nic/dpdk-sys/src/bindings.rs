@@ -97,7 +97,7 @@ pub struct sl_dpdk {
             bus: *const ::std::os::raw::c_char,
             name: *const ::std::os::raw::c_char,
             args: *const ::std::os::raw::c_char,
-            own_user: ::std::os::raw::c_int,
+            pair: ::std::os::raw::c_int,
             port: *mut u16,
         ) -> ::std::os::raw::c_int,
     >,

@@ -250,6 +250,7 @@ impl Dpdk {
     /// Time until the deadline; `None` when a frame is there, when whoever would send one is gone and nobody was told, and when the
     /// time has come.
     fn time_to_sleep(&mut self, deadline: Option<Instant>) -> Option<Duration> {
+        self.port.look_for_the_end();
         if self.has_own() || self.fetch() && self.has_own() {
             return None;
         }
@@ -303,6 +304,7 @@ impl Dpdk {
     /// The peer that a pair's link was made for is gone, and everything that it had sent was shown.
     pub(super) fn peer_is_gone(&self, link: Link) -> bool {
         let Some(way) = self.links.get(link) else { return true };
+        self.port.look_for_the_end();
         let gone = self.received_life.wrapping_sub(way.life).cast_signed() > 0;
         // A server has another peer one day; a client never.
         gone || self.port.device.wire == Wire::PairClient && self.received_life != self.port.lives_before

@@ -34,6 +34,8 @@ pub struct Device {
     pub socket: Option<PathBuf>,
     /// The socket's file that this end removes once it is connected.
     pub socket_once: Option<PathBuf>,
+    /// The server's socket's file, where that has to be our own user's.
+    pub own_users: Option<PathBuf>,
     /// One end of a [`super::Pair`].
     pub is_pair: bool,
 }
@@ -69,18 +71,21 @@ impl Device {
         let others: Vec<&str> = options().filter(|option| !["server", "once"].contains(option)).collect();
         let wire = if server { Wire::PairServer } else { Wire::PairClient };
         let no = |reason: &str| OpenError::NoSuchDevice { device: config.device.clone(), reason: reason.to_owned() };
+        let is_pair = config.is_pair();
+        let refuse_in_a_pair = |harmless: &[&str]| {
+            let changes_it = |option: &&&str| !harmless.iter().any(|known| option.starts_with(known));
+            others.iter().find(changes_it).filter(|_| is_pair).map_or(Ok(()), |other| {
+                Err(no(&format!(
+                    "a pair loses nothing with rings as they are, so `{other}` is not for it: write `,lossy` at both ends"
+                )))
+            })
+        };
         match head.split_once(':') {
             Some(("memif", place)) if !place.is_empty() => {
                 let mtu = mtu(MTU_DEFAULT);
                 let slots = ring(mtu);
                 let file = place.contains('/');
-                let is_pair = config.is_pair();
-                let changes_it = |option: &&&str| !option.starts_with("mac=") && !option.starts_with("secret=");
-                if is_pair && let Some(other) = others.iter().find(changes_it) {
-                    return Err(no(&format!(
-                        "a pair loses nothing with rings as they are, so `{other}` is not for it: write `,lossy` at both ends"
-                    )));
-                }
+                refuse_in_a_pair(&["mac=", "secret="])?;
                 let args = format!(
                     "role={},id={},bsize={},rsize={},socket={place},socket-abstract={}",
                     if server { "server" } else { "client" },
@@ -102,18 +107,30 @@ impl Device {
                     descriptors: slots,
                     socket: (server && file).then(|| place.into()),
                     socket_once: (once && !server && file).then(|| place.into()),
+                    // Every socket of memif's is looked at (dpdk-sys/shim/memif.c).
+                    own_users: None,
                     is_pair,
                 })
             }
             Some(("vhost", place)) if !place.is_empty() => {
                 let mtu = mtu(MTU_DEFAULT);
                 let slots = ring(mtu);
+                refuse_in_a_pair(&["mac="])?;
+                // Ends that are not opened alike never find each other.
+                let place = if is_pair { format!("{place}.pair-{mtu}") } else { place.to_owned() };
+                if place.len() > SOCKET_NAME_MAX {
+                    return Err(no(&format!(
+                        "the socket `{place}` has {} bytes in its name, and the system's have {SOCKET_NAME_MAX} at most",
+                        place.len()
+                    )));
+                }
                 let (name, args) = if server {
                     (format!("net_vhost_sl{number}"), format!("iface={place},queues=1"))
                 } else {
                     let fixed = "queues=1,packed_vq=0,mrg_rxbuf=0,in_order=1";
                     (format!("net_virtio_user_sl{number}"), format!("path={place},queue_size={slots},{fixed}"))
                 };
+                let place = PathBuf::from(place);
                 Ok(Self {
                     id: config.device.clone(),
                     bus: "vdev",
@@ -123,9 +140,10 @@ impl Device {
                     mtu,
                     sets_mtu: false,
                     descriptors: slots,
-                    socket: server.then(|| place.into()),
-                    socket_once: (once && !server).then(|| place.into()),
-                    is_pair: false,
+                    socket: server.then(|| place.clone()),
+                    socket_once: (once && !server).then(|| place.clone()),
+                    own_users: (is_pair && !server).then_some(place),
+                    is_pair,
                 })
             }
             _ if head.starts_with(|first: char| first.is_ascii_hexdigit()) && head.contains(':') => {
@@ -142,6 +160,7 @@ impl Device {
                     descriptors: ring(mtu),
                     socket: None,
                     socket_once: None,
+                    own_users: None,
                     is_pair: false,
                 })
             }
@@ -188,6 +207,7 @@ impl Device {
             descriptors: of_ring.unwrap_or(if is("net_memif") { 1 << 10 } else { ring(mtu) }),
             socket,
             socket_once: None,
+            own_users: None,
             is_pair: false,
         }
     }
@@ -204,6 +224,11 @@ impl Device {
         let is_asked_for = || self.args.split(',').any(|arg| arg == "zero-copy=yes");
         // Of a server it means nothing (memif_create).
         self.name.starts_with("net_memif") && self.wire == Wire::PairClient && is_asked_for()
+    }
+
+    /// Its peer's end is known only by a look at the link: nothing tells a pair's virtio-user client.
+    pub fn link_tells_of_the_end(&self) -> bool {
+        self.is_pair && self.name.starts_with("net_virtio_user")
     }
 
     /// Its driver can wake a sleeper. virtio_user's can too, but then crashes on its interrupt thread when the server goes
@@ -309,6 +334,8 @@ const CARD_ROOM_MAX: u16 = 1 << 15;
 const AROUND: u16 = 14 + 4 + 4;
 /// A cache line.
 const LINE: u16 = 64;
+/// unix(7), without the zero behind it.
+const SOCKET_NAME_MAX: usize = 107;
 
 #[cfg(test)]
 mod tests {
@@ -351,10 +378,30 @@ mod tests {
         let asks = |end: &str| Config { lossy: true, ..Config::new(format!("memif:job{end},zero-copy=yes")) };
         assert!(Device::read(&asks(""), 7).unwrap().is_zero_copy());
         assert!(!Device::read(&asks(",server"), 7).unwrap().is_zero_copy());
+    }
+
+    #[test]
+    fn ends_of_vhost_that_are_not_opened_alike_have_other_sockets() {
         let server = read("vhost:/run/v.sock,server");
-        assert_eq!((&*server.name, &*server.args), ("net_vhost_sl7", "iface=/run/v.sock,queues=1"));
-        assert_eq!(server.socket, Some("/run/v.sock".into()));
-        assert!(read("vhost:/run/v.sock").args.starts_with("path=/run/v.sock,queue_size=256,"));
+        assert_eq!((&*server.name, &*server.args), ("net_vhost_sl7", "iface=/run/v.sock.pair-1500,queues=1"));
+        assert_eq!((server.socket, server.is_pair), (Some("/run/v.sock.pair-1500".into()), true));
+        let client = read("vhost:/run/v.sock,once");
+        assert!(client.args.starts_with("path=/run/v.sock.pair-1500,queue_size=256,"), "{}", client.args);
+        assert_eq!(
+            (&client.socket_once, &client.own_users),
+            (&Some("/run/v.sock.pair-1500".into()), &client.socket_once)
+        );
+        for lossy in
+            [Config { lossy: true, ..Config::new("vhost:/x") }, Config { shared: true, ..Config::new("vhost:/x") }]
+        {
+            let client = Device::read(&lossy, 7).unwrap();
+            assert!(client.args.starts_with("path=/x,"), "{}", client.args);
+            assert_eq!((client.is_pair, client.own_users), (false, None));
+        }
+        // unix(7): 108 bytes with the zero behind them. DPDK would leave out the rest.
+        let name = |len| Device::read(&Config::new(format!("vhost:{:x<len$}", "/")), 0);
+        assert!(name(97).is_ok());
+        assert!(name(98).unwrap_err().to_string().contains("108 bytes in its name, and the system's have 107"));
     }
 
     #[test]

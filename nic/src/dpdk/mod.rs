@@ -9,8 +9,8 @@
 //! DPDK's environment is started when the first device is opened, once a process: in hugepages if 64 MiB of them are
 //! free, in ordinary memory otherwise, always without files, so that nothing stays behind however the process ends.
 //!
-//! What two of our processes open as `memif:NAME`, neither `shared` nor `lossy`, is reliable by itself: a [`Pair`]. Over all
-//! else frames may be lost.
+//! What two of our processes open as `memif:NAME` or `vhost:PATH`, neither `shared` nor `lossy`, is reliable by itself: a [`Pair`]. Over
+//! all else frames may be lost.
 //!
 //! A device belongs to one endpoint. Up to eight endpoints of one process share it when all of them say `shared`. Where the
 //! card's rules (rte_flow) can, each has a queue pair of its own, and a MAC address by which the card leads its frames
@@ -22,7 +22,8 @@
 //! because of a pulled cable is found out by the protocol's own time limits.
 //!
 //! DPDK's memif driver takes memory down that a burst may be using, on a thread of its own, when a peer goes. The shim
-//! keeps the two apart (`dpdk-sys/shim/memif.c`), and takes out first what the peer has sent (`dpdk-sys/shim/lives.c`).
+//! keeps the two apart (`dpdk-sys/shim/memif.c`), and takes out first what the peer has sent (`dpdk-sys/shim/lives.c`); also what a
+//! vhost client has (`dpdk-sys/shim/vhost.c`).
 
 mod datapath;
 mod dealer;
@@ -42,6 +43,7 @@ mod steered;
 mod sys;
 
 use std::cell::Cell;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
@@ -49,6 +51,7 @@ use crate::encap::ether;
 use crate::event::Alarm;
 use crate::link_table::LinkTable;
 use crate::{Caps, Counters};
+use device::Device;
 use frames::{RxBatch, TxBatch};
 use interrupt::Interrupt;
 use port::Port;
@@ -71,7 +74,7 @@ pub struct Config {
     pub mtu: Option<u16>,
     /// Other endpoints of this process use the device too.
     pub shared: bool,
-    /// A memif may lose frames, and is no [`Pair`]. Both ends say it, or neither.
+    /// A memif or vhost may lose frames, and is no [`Pair`]. Both ends say it, or neither.
     pub lossy: bool,
     /// Further arguments of DPDK's environment; only those of the first device that is opened count.
     pub eal: Option<String>,
@@ -86,7 +89,13 @@ impl Config {
     /// True of what [`Pair`] opens: both ends are ours, and each has one endpoint. A device in DPDK's own words may lead to a
     /// switch, which drops; and who shares a device, in software, drops what an endpoint does not fetch.
     pub fn is_pair(&self) -> bool {
-        self.device.starts_with("memif:") && !self.shared && !self.lossy
+        ["memif:", "vhost:"].iter().any(|short| self.device.starts_with(short)) && !self.shared && !self.lossy
+    }
+
+    /// The file of the socket that a server makes, or that a client removes (`once`); `None`: it has none.
+    pub fn socket(&self) -> Option<PathBuf> {
+        let device = Device::read(self, 0).ok()?;
+        device.socket.or(device.socket_once)
     }
 }
 

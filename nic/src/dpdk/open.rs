@@ -157,7 +157,7 @@ pub enum OpenError {
         endpoint: u16,
     },
     /// What is no pair promises nothing.
-    #[error("{0} is no pair: that is memif:NAME, neither shared nor lossy")]
+    #[error("{0} is no pair: that is memif:NAME or vhost:PATH, neither shared nor lossy")]
     NoPair(String),
     /// As many endpoints as can share the device do.
     #[error(

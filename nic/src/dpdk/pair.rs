@@ -1,8 +1,9 @@
-//! A pair: memif between two processes of ours, which loses nothing by itself.
+//! A pair: memif or vhost between two processes of ours, which loses nothing by itself.
 //!
-//! Where a memif could lose a frame while its link is up, it does not (DPDK 22.11, rte_eth_memif.c): a full ring refuses
-//! it at the sender (eth_memif_tx ends at the last free slot), and a receiver without mbufs leaves it in the ring
-//! (eth_memif_rx ends there, and comes back to it). Rings are as ordered as memory is. The ends remain:
+//! Where these could lose a frame while their link is up, they do not (DPDK 22.11, rte_eth_memif.c, rte_eth_vhost.c, virtio_rxtx.c): a full
+//! ring refuses it at the sender (eth_memif_tx and eth_vhost_tx end at the last free slot, virtio_xmit_pkts_inorder at the last descriptor),
+//! and a receiver without mbufs leaves it in the ring (eth_memif_rx, virtio_dev_tx_split and virtio_recv_pkts_inorder end there, and come
+//! back to it). Rings are as ordered as memory is. The ends remain:
 //!
 //! - What a peer had sent when it closed or was killed is received all the same: the shim takes it out of the ring before
 //!   DPDK takes the ring down.
@@ -10,12 +11,13 @@
 //!   counted. No frame goes to another life than it was committed for.
 //! - Whoever closes stays until the ring has taken what it committed, as long as the other lives, [`LINGER`] at most. A peer
 //!   that fetches nothing for so long lacks the last frames, and then sees the link go.
-//! - The ends of a pair have the same MTU, and neither is `shared` or `lossy`: it is part of the interface's number, by which
-//!   memif's ends find each other, so that others do not ("ID not found"). Then the client's opening fails.
+//! - The ends of a pair have the same MTU, and neither is `shared` or `lossy`: it is part of the number or name by which they
+//!   find each other, so that others do not. Then the client's opening fails.
+//! - A server has one client at a time; another is turned away.
 //! - A process that was forked and did not execute another program keeps its parent's end open: a parent that is killed is gone
 //!   only when that child is.
-//! - Nothing in a frame is checked, so the other end has to be a process of our own user, as with `shm`: the shim turns others
-//!   away. So a switch can't be at the other end either.
+//! - Nothing in a frame is checked, so the other end has to be a process of our own user, as with `shm`: others are turned
+//!   away, by the shim at a memif, by the socket's mode and owner at vhost. So a switch can't be at the other end either.
 
 use std::ops::Deref;
 

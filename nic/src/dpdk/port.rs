@@ -1,6 +1,9 @@
 //! A port: a device of DPDK's, from its making to its end.
 
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,6 +19,7 @@ use super::pci::{self, Card, Claim};
 use super::sharing::{ENDPOINTS_MAX, Sharing};
 use super::steered::Steered;
 use super::sys::{Pool, Shim, take_log};
+use crate::rights;
 
 /// A started port. Its frames are given back before it ends: whoever holds some holds it too.
 pub struct Port {
@@ -32,7 +36,7 @@ pub struct Port {
     pool: Option<Pool>,
     /// Where it is shared: which endpoint gets which frame.
     pub sharing: Option<Sharing>,
-    /// How many of its peers have gone; only a memif's are counted.
+    /// How many of its peers have gone; only a memif's and a pair's are counted.
     pub lives: &'static AtomicU32,
     /// As many as had gone before it was there.
     pub lives_before: u32,
@@ -112,6 +116,9 @@ impl Port {
     }
 
     fn try_open(eal: Eal, device: &Device, shared: bool) -> Result<Self, Refused> {
+        if device.own_users.as_ref().is_some_and(|socket| !is_own_users(socket)) {
+            return Err(Refused::at("finding its server")(io::ErrorKind::NotFound.into()));
+        }
         // The log is one for the whole process.
         let _turn = control();
         take_log();
@@ -145,6 +152,11 @@ impl Port {
         let start = Start { shim, number, device, pool, mac, queues_max };
         let (granted, sharing) =
             if shared { start.shared() } else { start.alone() }.map_err(Refused::at("starting it"))?;
+        if let Some(socket) = device.socket.as_ref().filter(|_| device.is_pair) {
+            // vhost's library lets everybody in who may write there.
+            std::fs::set_permissions(socket, Permissions::from_mode(0o600))
+                .map_err(Refused::at("keeping others out"))?;
+        }
         let pool = attached.pool.take();
         std::mem::forget(attached);
         Ok(Self {
@@ -184,6 +196,13 @@ impl Port {
         }
         let _turn = self.ask();
         self.shim.link_is_up(self.number)
+    }
+
+    /// Has a peer that is gone counted, where only the link tells of it.
+    pub fn look_for_the_end(&self) {
+        if self.device.link_tells_of_the_end() {
+            self.link_is_up();
+        }
     }
 
     /// Peers that have gone since DPDK was started.
@@ -230,6 +249,11 @@ impl Drop for Port {
             let _ = std::fs::remove_file(socket);
         }
     }
+}
+
+/// A socket's file is there, and our own user's.
+fn is_own_users(socket: &Path) -> bool {
+    std::fs::metadata(socket).is_ok_and(|there| there.uid() == rights::own_user())
 }
 
 /// A port that is about to start.

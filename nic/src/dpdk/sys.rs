@@ -59,14 +59,12 @@ impl Shim {
         check(unsafe { call!(self, eal_up(count, words.as_mut_ptr(), Some(on_log))) })
     }
 
-    /// Makes a device known; the number of its port. `own_user`: a memif's other end has to be a process of our own user.
-    pub fn attach(self, bus: &str, name: &str, arguments: &str, own_user: bool) -> io::Result<u16> {
+    /// Makes a device known; the number of its port. `pair`: it is the end of one.
+    pub fn attach(self, bus: &str, name: &str, arguments: &str, pair: bool) -> io::Result<u16> {
         let (bus, name, arguments) = (text(bus)?, text(name)?, text(arguments)?);
-        let (own_user, mut port) = (own_user.into(), 0);
+        let (pair, mut port) = (pair.into(), 0);
         // SAFETY: C strings, and a place for the answer, all alive through the call.
-        check(unsafe {
-            call!(self, attach(bus.as_ptr(), name.as_ptr(), arguments.as_ptr(), own_user, &raw mut port))
-        })?;
+        check(unsafe { call!(self, attach(bus.as_ptr(), name.as_ptr(), arguments.as_ptr(), pair, &raw mut port)) })?;
         Ok(port)
     }
 
@@ -148,7 +146,7 @@ impl Shim {
         unsafe { call!(self, dialling(port)) != 0 }
     }
 
-    /// Where it is counted how many peers of a memif port have gone.
+    /// Where it is counted how many peers of a port have gone.
     pub fn lives(self, port: u16) -> &'static AtomicU32 {
         // SAFETY: the number is that of a port that was attached. The count is a word that is never freed, and only changed as an
         // atomic one.

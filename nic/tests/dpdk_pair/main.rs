@@ -16,17 +16,20 @@ use sidelane_nic::dpdk::{Config, Dpdk, OpenError, Pair};
 use sidelane_nic::time::Duration;
 use sidelane_nic::{Nic, TxSlot};
 
-use stage::{HERE, PATIENCE, RING, Stage, THERE, alone, device, open, receive, send, start};
+use stage::{HERE, Kind, PATIENCE, RING, Stage, THERE, alone, open, receive, send, start};
 
 /// What the other process opens.
 const DEVICE: &str = "SIDELANE_TEST_DEVICE";
+/// To whom it sends.
+const PEER: &str = "SIDELANE_TEST_PEER";
 /// How many frames it sends.
 const FRAMES: &str = "SIDELANE_TEST_FRAMES";
 
 #[test]
 #[ignore = "the other side of a test"]
 fn other_side() {
-    let (mut pair, link) = open(&std::env::var(DEVICE).unwrap(), THERE, HERE);
+    let [device, peer] = [DEVICE, PEER].map(|name| std::env::var(name).unwrap());
+    let (mut pair, link) = open(&device, THERE, peer.parse().unwrap());
     println!("\nopen");
     let frames: u32 = std::env::var(FRAMES).unwrap().parse().unwrap();
     for number in 0..frames {
@@ -44,11 +47,16 @@ fn other_side() {
     drop(pair);
 }
 
+/// Each of these with either kind.
+fn both<T: Copy>(of: [T; 2]) -> impl Iterator<Item = (Kind, T)> {
+    Kind::ALL.into_iter().flat_map(move |kind| of.map(|each| (kind, each)))
+}
+
 #[test]
 fn what_was_sent_before_a_close_arrives() {
-    for (name, here, there) in [("closing-client", ",server", ""), ("closing-server", "", ",server")] {
+    for (kind, (name, here, there)) in both([("closing-client", ",server", ""), ("closing-server", "", ",server")]) {
         // As many as the ring takes, of which none was received.
-        let Some(mut stage) = Stage::new(name, here, there, RING) else { return };
+        let Some(mut stage) = Stage::new(kind, name, here, there, RING) else { return };
         stage.other.say("close");
         stage.other.ended();
         stage.expect_all(RING);
@@ -57,8 +65,8 @@ fn what_was_sent_before_a_close_arrives() {
 
 #[test]
 fn what_a_full_ring_did_not_take_before_a_close_arrives() {
-    for (name, here, there) in [("full-client", ",server", ""), ("full-server", "", ",server")] {
-        let Some(mut stage) = Stage::new(name, here, there, RING + 30) else { return };
+    for (kind, (name, here, there)) in both([("full-client", ",server", ""), ("full-server", "", ",server")]) {
+        let Some(mut stage) = Stage::new(kind, name, here, there, RING + 30) else { return };
         stage.other.say("close");
         stage.expect_all(RING + 30);
         stage.other.ended();
@@ -67,8 +75,8 @@ fn what_a_full_ring_did_not_take_before_a_close_arrives() {
 
 #[test]
 fn what_was_sent_before_a_kill_arrives() {
-    for (name, here, there) in [("killed-client", ",server", ""), ("killed-server", "", ",server")] {
-        let Some(mut stage) = Stage::new(name, here, there, RING) else { return };
+    for (kind, (name, here, there)) in both([("killed-client", ",server", ""), ("killed-server", "", ",server")]) {
+        let Some(mut stage) = Stage::new(kind, name, here, there, RING) else { return };
         stage.other.kill();
         stage.expect_all(RING);
     }
@@ -77,31 +85,33 @@ fn what_was_sent_before_a_kill_arrives() {
 /// Both lives have the same address, and this side looks only when the second one is there.
 #[test]
 fn a_successor_is_not_taken_for_the_one_that_was_killed() {
-    let Some(mut stage) = Stage::new("successor", ",server", "", 3) else { return };
-    for _ in 0..5 {
-        stage.pair.tx_slot(stage.link, 8).unwrap().commit();
+    for kind in Kind::ALL {
+        let Some(mut stage) = Stage::new(kind, "successor", ",server", "", 3) else { return };
+        for _ in 0..5 {
+            stage.pair.tx_slot(stage.link, 8).unwrap().commit();
+        }
+        stage.other.kill();
+        let mut successor = start(&stage.device, 2, stage.pair.caps().addr);
+        successor.heard("flushed");
+        // Its frames are the second life's, and those that were committed were for the first.
+        stage.pair.flush();
+        let all = [receive(&mut stage.pair), receive(&mut stage.pair), receive(&mut stage.pair)];
+        assert_eq!(all, [0, 1, 2]);
+        let next = [receive(&mut stage.pair), receive(&mut stage.pair)];
+        assert_eq!(next, [0, 1]);
+        stage.wait_until_gone();
+        assert_eq!(stage.pair.counters().tx_failed, 5);
+        assert!(stage.pair.link_is_up());
+        assert!(stage.pair.tx_slot(stage.link, 8).is_none(), "a link to the dead lends slots");
+        let to_successor = stage.pair.link(THERE.parse().unwrap()).unwrap();
+        assert!(to_successor != stage.link && !stage.pair.is_gone(to_successor));
+        send(&mut stage.pair, to_successor, 77);
+        stage.pair.flush();
+        stage.pair.unlink(stage.link);
+        successor.say("listen");
+        successor.heard("heard 77");
+        successor.ended();
     }
-    stage.other.kill();
-    let mut successor = start(&stage.device, 2);
-    successor.heard("flushed");
-    // Its frames are the second life's, and those that were committed were for the first.
-    stage.pair.flush();
-    let all = [receive(&mut stage.pair), receive(&mut stage.pair), receive(&mut stage.pair)];
-    assert_eq!(all, [0, 1, 2]);
-    let next = [receive(&mut stage.pair), receive(&mut stage.pair)];
-    assert_eq!(next, [0, 1]);
-    stage.wait_until_gone();
-    assert_eq!(stage.pair.counters().tx_failed, 5);
-    assert!(stage.pair.link_is_up());
-    assert!(stage.pair.tx_slot(stage.link, 8).is_none(), "a link to the dead lends slots");
-    let to_successor = stage.pair.link(THERE.parse().unwrap()).unwrap();
-    assert!(to_successor != stage.link && !stage.pair.is_gone(to_successor));
-    send(&mut stage.pair, to_successor, 77);
-    stage.pair.flush();
-    stage.pair.unlink(stage.link);
-    successor.say("listen");
-    successor.heard("heard 77");
-    successor.ended();
 }
 
 /// Killed in the middle of a burst, at which it writes into the ring that is being emptied here.
@@ -111,31 +121,33 @@ fn what_comes_of_one_that_is_killed_while_it_sends_has_no_gap() {
     if libdpdk::is_missing() {
         return;
     }
-    let device = device("flooding");
-    let (mut pair, mut link) = open(&format!("{device},server"), HERE, THERE);
-    for round in 1..=8 {
-        let mut other = start(&device, u32::MAX);
-        other.heard("open");
-        for number in 0..round * 700 {
-            assert_eq!(receive(&mut pair), number, "round {round}");
-        }
-        other.kill();
-        let give_up = pair.now() + PATIENCE;
-        let mut next = round * 700;
-        while !pair.is_gone(link) {
-            assert!(pair.now() < give_up, "its end was not told");
-            if pair.rx_burst(7, |frame, _| {
-                let number = frame.first_chunk().map(|number| u32::from_le_bytes(*number));
-                assert!(number == Some(next) && frame[4..].iter().all(|byte| *byte == 0), "{number:?} for {next}");
-                next += 1;
-            }) == 0
-            {
-                pair.wait(Some(give_up)).unwrap();
+    for kind in Kind::ALL {
+        let device = kind.device("flooding");
+        let (mut pair, mut link) = open(&format!("{device},server"), HERE, THERE.parse().unwrap());
+        for round in 1..=8 {
+            let mut other = start(&device, u32::MAX, pair.caps().addr);
+            other.heard("open");
+            for number in 0..round * 700 {
+                assert_eq!(receive(&mut pair), number, "round {round}");
             }
+            other.kill();
+            let give_up = pair.now() + PATIENCE;
+            let mut next = round * 700;
+            while !pair.is_gone(link) {
+                assert!(pair.now() < give_up, "its end was not told");
+                if pair.rx_burst(7, |frame, _| {
+                    let number = frame.first_chunk().map(|number| u32::from_le_bytes(*number));
+                    assert!(number == Some(next) && frame[4..].iter().all(|byte| *byte == 0), "{number:?} for {next}");
+                    next += 1;
+                }) == 0
+                {
+                    pair.wait(Some(give_up)).unwrap();
+                }
+            }
+            assert_eq!(pair.rx_burst(7, |_, _| ()), 0);
+            pair.unlink(link);
+            link = pair.link(THERE.parse().unwrap()).unwrap();
         }
-        assert_eq!(pair.rx_burst(7, |_, _| ()), 0);
-        pair.unlink(link);
-        link = pair.link(THERE.parse().unwrap()).unwrap();
     }
 }
 
@@ -146,28 +158,29 @@ fn a_link_that_is_made_for_what_a_killed_one_left_is_gone() {
     if libdpdk::is_missing() {
         return;
     }
-    let device = device("heard-late");
-    let mut pair =
-        Pair::open(&Config::new(format!("{device},server,mac={}", HERE.split('/').next().unwrap()))).unwrap();
-    let mut other = start(&device, 3);
-    other.heard("open");
-    other.heard("flushed");
-    other.kill();
-    let give_up = pair.now() + Duration::from_millis(1_000);
-    while pair.link_is_up() {
-        assert!(pair.now() < give_up, "its end is not noticed");
-        std::thread::yield_now();
-    }
-    let mut links = Vec::new();
-    for _ in 0..3 {
-        let mut sender = None;
-        assert_eq!(pair.rx_burst(1, |_, from| sender = Some(from)), 1);
-        links.push(pair.link(sender.unwrap()).unwrap());
-    }
-    assert!(links.iter().all(|link| *link == links[0]));
-    while !pair.is_gone(links[0]) {
-        assert!(pair.now() < give_up, "its link is taken for its successor's");
-        pair.wait(Some(give_up)).unwrap();
+    for kind in Kind::ALL {
+        let device = kind.device("heard-late");
+        let mut pair = Pair::open(&Config::new(format!("{device},server"))).unwrap();
+        let mut other = start(&device, 3, pair.caps().addr);
+        other.heard("open");
+        other.heard("flushed");
+        other.kill();
+        let give_up = pair.now() + Duration::from_millis(1_000);
+        while pair.link_is_up() {
+            assert!(pair.now() < give_up, "its end is not noticed");
+            std::thread::yield_now();
+        }
+        let mut links = Vec::new();
+        for _ in 0..3 {
+            let mut sender = None;
+            assert_eq!(pair.rx_burst(1, |_, from| sender = Some(from)), 1);
+            links.push(pair.link(sender.unwrap()).unwrap());
+        }
+        assert!(links.iter().all(|link| *link == links[0]));
+        while !pair.is_gone(links[0]) {
+            assert!(pair.now() < give_up, "its link is taken for its successor's");
+            pair.wait(Some(give_up)).unwrap();
+        }
     }
 }
 
@@ -176,8 +189,11 @@ fn what_would_make_a_pair_lossy_is_refused() {
     if libdpdk::is_missing() {
         return;
     }
-    for option in ["zero-copy=yes", "bsize=512", "rsize=10", "id=5"] {
-        let error = Pair::open(&Config::new(format!("{},server,{option}", device("options")))).map(drop).unwrap_err();
+    let of_memif = ["zero-copy=yes", "bsize=512", "rsize=10", "id=5"].map(|option| (Kind::Memif, option));
+    let of_vhost = ["packed_vq=1", "queue_size=64", "client=1", "secret=x"].map(|option| (Kind::Vhost, option));
+    for (kind, option) in of_memif.into_iter().chain(of_vhost) {
+        let error =
+            Pair::open(&Config::new(format!("{},server,{option}", kind.device("options")))).map(drop).unwrap_err();
         assert!(error.to_string().contains(option) && error.to_string().contains("lossy"), "{error}");
     }
 }
@@ -188,35 +204,40 @@ fn ends_that_are_not_opened_alike_do_not_find_each_other() {
     if libdpdk::is_missing() {
         return;
     }
-    let device = device("alike");
-    let server = Config::new(format!("{device},server"));
-    let client = Config::new(device.clone());
-    let nobody = |opened: Result<(), OpenError>| {
-        let error = opened.unwrap_err();
-        assert!(matches!(error, OpenError::NobodyThere { .. }), "{error}");
-        let text = error.to_string();
-        assert!(text.contains("`lossy` as here") && text.contains("`secret=`"), "{text}");
-    };
-    let other_mtu = Config { mtu: Some(9000), ..client.clone() };
-    let shared = Config { shared: true, ..client.clone() };
-    {
-        let mut here = Pair::open(&server).unwrap();
-        nobody(Dpdk::open(&client).map(drop));
-        nobody(Dpdk::open(&shared).map(drop));
-        nobody(Pair::open(&other_mtu).map(drop));
-        // Nothing of that disturbs whoever comes then.
-        let mut there = Pair::open(&client).unwrap();
-        let link = there.link(here.caps().addr).unwrap();
-        send(&mut there, link, 5);
-        there.flush();
-        assert_eq!(receive(&mut here), 5);
+    for kind in Kind::ALL {
+        let device = kind.device("alike");
+        let server = Config::new(format!("{device},server"));
+        let client = Config::new(device.clone());
+        let nobody = |opened: Result<(), OpenError>| {
+            let error = opened.unwrap_err();
+            assert!(matches!(error, OpenError::NobodyThere { .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("`lossy` as here") && text.contains("`secret=`"), "{text}");
+        };
+        let other_mtu = Config { mtu: Some(9000), ..client.clone() };
+        let shared = Config { shared: true, ..client.clone() };
+        {
+            let mut here = Pair::open(&server).unwrap();
+            std::thread::scope(|scope| {
+                // Each waits for its server for a while.
+                scope.spawn(|| nobody(Dpdk::open(&client).map(drop)));
+                scope.spawn(|| nobody(Dpdk::open(&shared).map(drop)));
+                scope.spawn(|| nobody(Pair::open(&other_mtu).map(drop)));
+            });
+            // Nothing of that disturbs whoever comes then.
+            let mut there = Pair::open(&client).unwrap();
+            let link = there.link(here.caps().addr).unwrap();
+            send(&mut there, link, 5);
+            there.flush();
+            assert_eq!(receive(&mut here), 5);
+        }
+        if matches!(kind, Kind::Memif) {
+            let _here = Pair::open(&Config::new(format!("{device},server,secret=one"))).unwrap();
+            nobody(Pair::open(&Config::new(format!("{device},secret=other"))).map(drop));
+        }
+        let _here = Dpdk::open(&server).unwrap();
+        nobody(Pair::open(&client).map(drop));
+        assert!(matches!(Pair::open(&shared), Err(OpenError::NoPair(_))));
+        assert!(matches!(Pair::open(&Config::new("net_null0")), Err(OpenError::NoPair(_))));
     }
-    {
-        let _here = Pair::open(&Config::new(format!("{device},server,secret=one"))).unwrap();
-        nobody(Pair::open(&Config::new(format!("{device},secret=other"))).map(drop));
-    }
-    let _here = Dpdk::open(&server).unwrap();
-    nobody(Pair::open(&client).map(drop));
-    assert!(matches!(Pair::open(&shared), Err(OpenError::NoPair(_))));
-    assert!(matches!(Pair::open(&Config::new("net_null0")), Err(OpenError::NoPair(_))));
 }

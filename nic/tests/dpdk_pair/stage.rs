@@ -4,10 +4,40 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sidelane_nic::dpdk::{Config, Pair};
 use sidelane_nic::time::Duration;
-use sidelane_nic::{Link, Nic, TxSlot};
+use sidelane_nic::{Link, LinkAddr, Nic, TxSlot};
 
 use crate::other::Other;
-use crate::{DEVICE, FRAMES, libdpdk};
+use crate::{DEVICE, FRAMES, PEER, libdpdk};
+
+/// What a pair is of.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    Memif,
+    Vhost,
+}
+
+impl Kind {
+    pub const ALL: [Self; 2] = [Self::Memif, Self::Vhost];
+
+    /// A place where two of ours meet.
+    pub fn device(self, name: &str) -> String {
+        let name = format!("sidelane-pair-{name}-{}", std::process::id());
+        match self {
+            Self::Memif => format!("memif:{name}"),
+            Self::Vhost => format!("vhost:{}", std::env::temp_dir().join(name).display()),
+        }
+    }
+
+    /// The address of an end that is the first of its process: the one chosen, where it can choose.
+    fn addr(self, chosen: &str, is_server: bool) -> LinkAddr {
+        let addr = match self {
+            // rte_eth_vhost.c, base_eth_addr, and the port's number.
+            Self::Vhost if is_server => "56:48:4f:53:54:00/0",
+            _ => chosen,
+        };
+        addr.parse().unwrap()
+    }
+}
 
 /// This side's end, and the process at the other.
 pub struct Stage {
@@ -21,18 +51,20 @@ pub struct Stage {
 
 impl Stage {
     /// The other side has flushed so many frames, and nobody has received any. `None` without DPDK.
-    pub fn new(name: &str, here: &str, there: &str, frames: u32) -> Option<Self> {
+    pub fn new(kind: Kind, name: &str, here: &str, there: &str, frames: u32) -> Option<Self> {
         let turn = alone();
         if libdpdk::is_missing() {
             return None;
         }
-        let name = device(name);
+        let name = kind.device(name);
         let device = format!("{name}{there}");
+        let to_other = kind.addr(THERE, !there.is_empty());
         // The server's end first: a client does not wait long for it.
-        let early = (!here.is_empty()).then(|| open(&format!("{name}{here}"), HERE, THERE));
-        let mut other = start(&device, frames);
+        let early = (!here.is_empty()).then(|| open(&format!("{name}{here}"), HERE, to_other));
+        let own = early.as_ref().map_or_else(|| kind.addr(HERE, false), |(pair, _)| pair.caps().addr);
+        let mut other = start(&device, frames, own);
         other.heard("open");
-        let (pair, link) = early.unwrap_or_else(|| open(&name, HERE, THERE));
+        let (pair, link) = early.unwrap_or_else(|| open(&format!("{name},once"), HERE, to_other));
         other.heard("flushed");
         Some(Self { pair, link, other, device, _turn: turn })
     }
@@ -55,8 +87,9 @@ impl Stage {
     }
 }
 
-pub fn start(device: &str, frames: u32) -> Other {
-    Other::start("other_side", &[(DEVICE, device), (FRAMES, &frames.to_string())])
+/// The other side, which sends so many frames to `peer`.
+pub fn start(device: &str, frames: u32, peer: LinkAddr) -> Other {
+    Other::start("other_side", &[(DEVICE, device), (FRAMES, &frames.to_string()), (PEER, &peer.to_string())])
 }
 
 /// One test at a time: each has two processes that poll.
@@ -65,14 +98,15 @@ pub fn alone() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub fn device(name: &str) -> String {
-    format!("memif:sidelane-pair-{name}-{}", std::process::id())
-}
-
-pub fn open(device: &str, own: &str, peer: &str) -> (Pair, Link) {
-    let mac = own.split('/').next().unwrap();
-    let mut pair = Pair::open(&Config::new(format!("{device},mac={mac}"))).unwrap();
-    let link = pair.link(peer.parse().unwrap()).unwrap();
+/// An end, with an address of its own where it can choose one.
+pub fn open(device: &str, own: &str, peer: LinkAddr) -> (Pair, Link) {
+    let device = if device.starts_with("vhost:") && device.ends_with(",server") {
+        device.to_owned()
+    } else {
+        format!("{device},mac={}", own.split('/').next().unwrap())
+    };
+    let mut pair = Pair::open(&Config::new(device)).unwrap();
+    let link = pair.link(peer).unwrap();
     (pair, link)
 }
 

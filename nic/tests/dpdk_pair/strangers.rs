@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Sockets, and another user's thread.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use sidelane_nic::dpdk::{Config, Dpdk, OpenError, Pair};
 
 use crate::libdpdk;
 use crate::patience::until;
-use crate::stage::{HERE, THERE, alone, device, open, receive, send};
+use crate::stage::{HERE, Kind, THERE, alone, open, receive, send};
 
 /// Only root can be somebody else for a moment.
 #[test]
@@ -32,6 +33,62 @@ fn a_process_of_another_user_is_turned_away_before_a_word_is_said() {
     }
     let _lossy = Dpdk::open(&Config::new(format!("{device},server"))).unwrap();
     assert!(is_greeted(&name, Some(NOBODY)).unwrap(), "a switch of another user is not let in");
+}
+
+/// As the file's mode has it, which is all that vhost's library goes by.
+#[test]
+fn a_vhost_pair_s_socket_is_for_our_own_user_alone() {
+    let _turn = alone();
+    if libdpdk::is_missing() {
+        return;
+    }
+    let server = Config::new(format!("{},server", Kind::Vhost.device("own")));
+    let socket = server.socket().unwrap();
+    let pair = Pair::open(&server).unwrap();
+    assert_eq!(socket.metadata().unwrap().mode() & 0o777, 0o600);
+    let client = Config::new(Kind::Vhost.device("own"));
+    // SAFETY: takes numbers.
+    if unsafe { libc::geteuid() } == 0 {
+        std::os::unix::fs::chown(&socket, Some(NOBODY), None).unwrap();
+        assert!(matches!(Pair::open(&client), Err(OpenError::NobodyThere { .. })), "another user's server is trusted");
+        std::os::unix::fs::chown(&socket, Some(0), None).unwrap();
+    }
+    Pair::open(&client).unwrap();
+    drop(pair);
+    assert!(!socket.exists());
+}
+
+/// vhost's library lets it in, and its driver takes it for the first.
+#[test]
+fn a_second_client_of_a_vhost_pair_is_turned_away_and_the_first_has_its_server() {
+    let _turn = alone();
+    if libdpdk::is_missing() {
+        return;
+    }
+    let device = Kind::Vhost.device("second");
+    let mut server = Pair::open(&Config::new(format!("{device},server"))).unwrap();
+    let (mut first, to_server) = open(&device, THERE, server.caps().addr);
+    until("the two meet", || server.link_is_up());
+    let to_first = server.link(THERE.parse().unwrap()).unwrap();
+    let second = Pair::open(&Config::new(format!("{device},mac={}", HERE.split('/').next().unwrap())));
+    assert!(matches!(second, Err(OpenError::NobodyThere { .. })), "a second client is let in");
+    for number in 0..3 {
+        send(&mut first, to_server, number);
+        first.flush();
+        assert_eq!(receive(&mut server), number);
+        send(&mut server, to_first, number);
+        server.flush();
+        assert_eq!(receive(&mut first), number);
+    }
+    drop(first);
+    until("its end is told", || {
+        server.rx_burst(1, |_, _| ());
+        server.is_gone(to_first)
+    });
+    let (mut next, to_server) = open(&device, THERE, server.caps().addr);
+    send(&mut next, to_server, 7);
+    next.flush();
+    assert_eq!(receive(&mut server), 7);
 }
 
 /// Whether memif's server at this abstract socket says Hello to a process of that user. `None`: we can't be that.
@@ -172,9 +229,9 @@ fn a_servers_first_frame_goes_at_once_whatever_else_memif_does() {
             }
         });
         for round in 0..60 {
-            let device = device("first");
-            let (mut here, to_there) = open(&format!("{device},server"), HERE, THERE);
-            let (mut there, _) = open(&device, THERE, HERE);
+            let device = Kind::Memif.device("first");
+            let (mut here, to_there) = open(&format!("{device},server"), HERE, THERE.parse().unwrap());
+            let (mut there, _) = open(&device, THERE, HERE.parse().unwrap());
             send(&mut here, to_there, round);
             here.flush();
             assert_eq!(receive(&mut there), round);
@@ -222,7 +279,7 @@ fn a_thread_that_waits_for_the_other_end_keeps_no_other_from_opening() {
     // SAFETY: no address is asked for.
     let accept = || unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) };
     assert!(accept() >= 0);
-    let _other = Pair::open(&Config::new(format!("{},server", device("beside")))).unwrap();
+    let _other = Pair::open(&Config::new(format!("{},server", Kind::Memif.device("beside")))).unwrap();
     assert!(!waiting.is_finished(), "opened only when the other had given up");
     assert!(matches!(waiting.join().unwrap(), Err(OpenError::NobodyThere { .. })));
     // SAFETY: a number of our own.

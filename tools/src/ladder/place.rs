@@ -175,17 +175,22 @@ fn driver(nic: NicKind, interface: &str, ip: IpAddr, regime: Regime, side: usize
             Spec::Shm { domain: format!("ladder-{}-{regime}", std::process::id()), endpoint: Some(side as u16) }
         }
         // Without a card, what DPDK has between two processes without privileges.
-        NicKind::Dpdk | NicKind::Memif => pair(format!("memif:sidelane-ladder-{}", std::process::id()), side),
-        NicKind::Vhost => pair(format!("vhost:{}", socket::path().display()), side),
+        NicKind::Dpdk | NicKind::Memif => {
+            Spec::Dpdk(pair(format!("memif:sidelane-ladder-{}", std::process::id()), side))
+        }
+        NicKind::Vhost => Spec::Dpdk(pair(socket::device(), side)),
         NicKind::Mem => Spec::Mem,
     };
     spec.to_string()
 }
 
+/// The side that serves a pair.
+pub const SERVER: usize = 1;
+
 /// One end of a pair of DPDK's.
-fn pair(name: String, side: usize) -> Spec {
-    let role = if side == 0 { ",once" } else { ",server" };
-    Spec::Dpdk(dpdk::Config { mtu: Some(PAIR_MTU), ..dpdk::Config::new(name + role) })
+pub fn pair(name: String, side: usize) -> dpdk::Config {
+    let role = if side == SERVER { ",server" } else { ",once" };
+    dpdk::Config { mtu: Some(PAIR_MTU), ..dpdk::Config::new(name + role) }
 }
 
 /// C programs on such pairs moved up to twice the bytes with 9 KB frames that they moved with 1500 B ones.

@@ -12,11 +12,17 @@ use std::{env, fs, path, process};
 use sidelane::guard;
 use sidelane::lab::{self, process as processes};
 
+use super::place::{SERVER, pair};
 use crate::interrupt;
 
-/// Where it is, one for all pairs of this command.
-pub fn path() -> PathBuf {
-    own_in(&env::temp_dir())
+/// The pair's device, one for all of this command, without the side's role.
+pub fn device() -> String {
+    format!("vhost:{}", own_in(&env::temp_dir()).display())
+}
+
+/// The file that its server makes.
+fn file() -> PathBuf {
+    pair(device(), SERVER).socket().expect("a vhost server has one")
 }
 
 /// Has it removed when this command and all that were named here have ended, whichever way. To be called before it is made.
@@ -25,8 +31,9 @@ pub fn guard_until_the_end_of(side: &mut Command) -> io::Result<()> {
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     if held.is_none() {
         remove_left(&env::temp_dir());
-        interrupt::remove_at_end(path());
-        *held = Some(post_guard(&path::absolute(path())?)?);
+        let file = path::absolute(file())?;
+        interrupt::remove_at_end(file.clone());
+        *held = Some(post_guard(&file)?);
     }
     let held = held.as_ref().expect("it was posted above");
     lab::inherit(side, vec![held.try_clone()?.into()]);
@@ -58,7 +65,8 @@ fn own_in(folder: &Path) -> PathBuf {
 fn remove_left(folder: &Path) {
     for left in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = left.file_name().to_string_lossy().into_owned();
-        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
+        // Behind the name stands what tells pairs apart.
+        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once(SUFFIX)).map(|(pid, _)| pid);
         let ended = pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
         // Somebody may have it whose processes are not shown here.
         if ended && is_nobodys(&left.path()) {
@@ -91,8 +99,8 @@ mod tests {
     fn a_socket_that_a_killed_ladder_left_goes_with_the_next_one() {
         let folder = tempfile::tempdir().unwrap();
         // No process has this number (proc(5), /proc/sys/kernel/pid_max), and this one runs.
-        let left = folder.path().join(format!("{PREFIX}{}{SUFFIX}", u32::MAX));
-        let own = own_in(folder.path());
+        let left = folder.path().join(format!("{PREFIX}{}{SUFFIX}.pair-9000", u32::MAX));
+        let own = own_in(folder.path()).with_added_extension("pair-9000");
         for socket in [&left, &own] {
             drop(UnixListener::bind(socket).unwrap());
         }

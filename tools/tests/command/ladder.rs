@@ -299,7 +299,7 @@ fn waits_over_vhost() -> Option<(Stage, Child, PathBuf)> {
     }
     let long = ["ladder", "--quick", "--rounds", "1000", "--patterns=ping-pong", "--nic", "vhost", "--rungs", "raw"];
     let mut tool = stage.sidelane(&long).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let socket = std::env::temp_dir().join(format!("sidelane-ladder-{}.vhost", tool.id()));
+    let socket = std::env::temp_dir().join(format!("sidelane-ladder-{}.vhost.pair-9000", tool.id()));
     while !socket.exists() {
         assert_eq!(tool.try_wait().unwrap(), None, "it has ended");
         std::thread::yield_now();

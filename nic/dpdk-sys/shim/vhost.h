@@ -1,0 +1,14 @@
+/* The server's end of a vhost pair: one client at a time, of which what it has sent is received also when it goes. */
+#ifndef SIDELANE_VHOST_H
+#define SIDELANE_VHOST_H
+
+#include <stdint.h>
+
+/* The call between these two configures a port that is a pair's end; if it is a vhost server's, it serves from then on. `pool`: of the
+ * frames that it receives. */
+void vhost_begins(uint16_t port, void *pool);
+void vhost_ends(void);
+/* The port is closed, and serves nobody any more. */
+void vhost_forget(uint16_t port);
+
+#endif
