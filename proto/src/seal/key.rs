@@ -7,7 +7,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 /// What protects an endpoint's frames against others on the network. Both sides need the same.
 ///
-/// Drivers that are reliable themselves ([`sidelane_nic::Nic::RELIABLE`]: `shm` and memif pairs) carry frames between processes of one user
+/// Drivers that are reliable themselves ([`sidelane_nic::Nic::RELIABLE`]: `shm` and pairs of `dpdk`) carry frames between processes of one user
 /// only, and nothing protects them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protection {
