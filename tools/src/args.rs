@@ -89,7 +89,7 @@ Examples:
   sidelane lab run -- ip -stats addr         a command in a network of its own
   sidelane run -n 4 ./program                four ranks of a program
 
-SIDELANE_LOG=debug writes what happens to standard error (filters as in tracing-subscriber's EnvFilter).";
+SIDELANE_LOG=debug writes what happens to standard error (or of parts: sidelane_nic=debug,dpdk=info).";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -28,7 +28,8 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use sidelane::doctor::Report;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
+use tracing_subscriber::prelude::*;
 
 use args::{Cli, Command};
 use ladder::LadderCommand;
@@ -36,12 +37,9 @@ use ladder::LadderCommand;
 fn main() -> ExitCode {
     interrupt::hear_of_children();
     let cli = Cli::of(run_command::with_np(std::env::args_os()));
-    tracing_subscriber::fmt()
-        .with_env_filter(log_filter())
-        .with_writer(io::stderr)
-        .with_ansi(has_colours())
-        .log_internal_errors(false)
-        .init();
+    let log =
+        tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(has_colours()).log_internal_errors(false);
+    tracing_subscriber::registry().with(log).with(log_filter()).init();
     let outcome: Result<i32, Box<dyn std::error::Error>> = match cli.command {
         None => ladder::run(cli.ladder).map_err(Into::into),
         Some(Command::Ladder { command: None, args }) => ladder::run(args).map_err(Into::into),
@@ -86,11 +84,12 @@ fn main() -> ExitCode {
 }
 
 /// What `SIDELANE_LOG` says is written to standard error.
-fn log_filter() -> EnvFilter {
-    let warnings = || EnvFilter::new("warn");
-    let Some(wanted) = std::env::var_os("SIDELANE_LOG") else { return warnings() };
+fn log_filter() -> Targets {
+    let warnings = || Targets::new().with_default(LevelFilter::WARN);
+    // An empty one would ask for everything.
+    let Some(wanted) = std::env::var_os("SIDELANE_LOG").filter(|wanted| !wanted.is_empty()) else { return warnings() };
     let wanted = wanted.to_string_lossy();
-    EnvFilter::try_new(&wanted).unwrap_or_else(|error| {
+    wanted.parse().unwrap_or_else(|error: ParseError| {
         // Whoever has started a part of this program has told it.
         if !std::env::args_os().nth(1).is_some_and(|command| args::is_hidden(&command)) {
             tell!("SIDELANE_LOG=`{wanted}` is no filter ({error}); warnings alone are shown");
