@@ -52,7 +52,8 @@ pub(super) fn write(report: &Report, room: usize) -> String {
             }
         }
         for name in untried(rows) {
-            let _ = writeln!(text, "kernel TCP: not tried with {name}, which may do better (sudo modprobe tcp_{name})");
+            let loaded = &report.machine.tcp_congestion_controls;
+            let _ = writeln!(text, "kernel TCP: not tried with {name}, which may do better{}", remedy(name, loaded));
         }
         if rows.iter().any(|row| !row.leads.is_empty()) {
             let _ = write!(
@@ -78,6 +79,18 @@ fn untried(rows: &[Row]) -> Vec<&'static str> {
     let Some(row) = rows.iter().filter(kernel).find(|row| row.gbit_per_s.is_some()) else { return Vec::new() };
     let was_tried = |name: &str| row.gbit_per_s_by_congestion.iter().any(|(tried, _)| tried == name);
     CONGESTION_TRIED.into_iter().filter(|name| !was_tried(name)).collect()
+}
+
+/// What lets a user try a congestion control, of those that the kernel has `loaded` or another one.
+fn remedy(name: &str, loaded: &[String]) -> String {
+    match name {
+        _ if loaded.iter().any(|one| one == name) => {
+            format!(" (sudo sysctl net.ipv4.tcp_allowed_congestion_control='{}')", loaded.join(" "))
+        }
+        // No module: each kernel has it (net/ipv4/tcp_cong.c), and this one does not say which it has.
+        "reno" => String::new(),
+        _ => format!(" (sudo modprobe tcp_{name})"),
+    }
 }
 
 fn title(rows: &[Row]) -> String {

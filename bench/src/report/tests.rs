@@ -161,6 +161,13 @@ fn what_kernel_tcp_was_not_tried_with_is_told() {
     assert_eq!(told(&report), 0);
     report.rungs[0].gbit_per_s_by_congestion.clear();
     assert_eq!(told(&report), 3, "the system's own alone");
+    let allowed =
+        "not tried with reno, which may do better (sudo sysctl net.ipv4.tcp_allowed_congestion_control='reno cubic')\n";
+    assert!(report.to_table().contains(allowed), "loaded, and refused: {}", report.to_table());
+    report.machine.tcp_congestion_controls.clear();
+    let table = report.to_table();
+    assert!(table.contains("not tried with reno, which may do better\n"), "there is no module of it: {table}");
+    assert!(table.contains("not tried with cubic, which may do better (sudo modprobe tcp_cubic)\n"), "{table}");
     report.rungs[0].gbit_per_s = None;
     assert_eq!(told(&report), 0, "nothing of it is a bandwidth");
 }
