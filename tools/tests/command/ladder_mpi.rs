@@ -109,7 +109,10 @@ fn a_user_without_a_home_has_other_mpis_too() {
     let prefix = prefix(&stage, MPICC, MPIEXEC);
     let mut command = ladder(&stage, &prefix, &["--nic", "shm", "--patterns", "ping-pong"]);
     let output = command.env("XDG_CACHE_HOME", "/proc/nonexistent").env("TMPDIR", stage.runtime()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(errors.matches("cannot make /proc/nonexistent/sidelane: ").count(), 1, "{errors}");
+    assert!(errors.contains("have XDG_CACHE_HOME name a folder that can be made"), "{errors}");
     stage.assert_nothing_is_left();
 }
 
