@@ -71,8 +71,8 @@ Examples:
   sidelane lab run -- ip neighbour
 
 Host A has the address 10.79.0.1, B 10.79.0.2 and so on; a command inside finds them in SIDELANE_A_IP, \
-SIDELANE_A_MAC... and its own name in SIDELANE_HOST. Root is not needed where user namespaces are allowed (`sidelane \
-doctor` tells).";
+SIDELANE_A_MAC..., its own name in SIDELANE_HOST and that of a kept lab in SIDELANE_LAB. Root is not needed where user \
+namespaces are allowed (`sidelane doctor` tells).";
 
 /// What a lab shall be.
 #[derive(Debug, Clone, Args)]
