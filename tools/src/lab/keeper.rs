@@ -6,8 +6,9 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::linux::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sidelane_nic::passing;
+use sidelane_nic::{passing, process::pids};
 
 use super::enter::{Entry, Lifetime};
 use super::process::{self, Process};
@@ -284,7 +285,7 @@ fn listen(name: &str) -> Result<(UnixListener, PathBuf), KeepError> {
 
 /// The keeper behind `path`, or `None` when there is none. A stale socket is removed.
 fn connect(path: &Path) -> io::Result<Option<UnixStream>> {
-    match UnixStream::connect(path) {
+    match dial(path, KEEPER_WAIT) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             let _lock = place::lock()?;
             connect_or_clean(path)
@@ -296,11 +297,64 @@ fn connect(path: &Path) -> io::Result<Option<UnixStream>> {
 
 /// As `connect`, for whoever holds the lock.
 fn connect_or_clean(path: &Path) -> io::Result<Option<UnixStream>> {
-    match UnixStream::connect(path) {
+    match dial(path, KEEPER_WAIT) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path).map(|()| None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         other => other.map(Some),
     }
+}
+
+/// As `UnixStream::connect`, with a limit: a keeper that is stopped takes nobody in, and its queue is full some day, of those that gave up.
+#[allow(unsafe_code)] // std has none.
+fn dial(path: &Path, at_most: Duration) -> io::Result<UnixStream> {
+    // SAFETY: All zeroes is a valid address.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let name = path.as_os_str().as_bytes();
+    // A zero ends it.
+    if name.len() >= address.sun_path.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, byte) in address.sun_path.iter_mut().zip(name) {
+        *to = *byte as libc::c_char;
+    }
+    // SAFETY: Takes no pointer.
+    let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    if socket < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: The call just opened the descriptor for us, so nobody else owns it.
+    let stream = unsafe { UnixStream::from_raw_fd(socket) };
+    // SO_SNDTIMEO counts for connect(2) too (socket(7)).
+    stream.set_write_timeout(Some(at_most))?;
+    // SAFETY: The address is alive during the call, and as long as it says.
+    match unsafe { libc::connect(socket, (&raw const address).cast(), size_of_val(&address) as libc::socklen_t) } {
+        0 => Ok(stream),
+        _ => Err(match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::WouldBlock => {
+                io::Error::new(io::ErrorKind::TimedOut, silence(who_listens(path)))
+            }
+            error => error,
+        }),
+    }
+}
+
+/// The process that listens at `path`, if it is one that we may look into. The kernel tells a client only who it is connected to.
+fn who_listens(path: &Path) -> Option<u32> {
+    // Num RefCount Protocol Flags Type St Inode Path, of which a listener has the flag __SO_ACCEPTCON (proc_net_unix(5), linux/net.h).
+    let sockets = fs::read_to_string("/proc/net/unix").ok()?;
+    let name = format!(" {}", path.display());
+    let mut inodes = sockets.lines().filter_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let (flags, inode) = (fields.nth(3)?, fields.nth(2)?);
+        (flags == "00010000" && line.ends_with(&name)).then_some(inode)
+    });
+    let socket = format!("socket:[{}]", inodes.next()?);
+    let has_it = |pid: &u32| {
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        descriptors.into_iter().any(|one| fs::read_link(one.path()).is_ok_and(|to| to.as_os_str() == &*socket))
+    };
+    pids().ok()?.find(has_it)
 }
 
 /// True when the other end has closed the connection, and whatever it was told with it.
@@ -322,18 +376,18 @@ fn ask(mut keeper: UnixStream, at_most: Duration) -> io::Result<(Description, Ve
     };
     let descriptors = read().map_err(|error: io::Error| match error.kind() {
         // SO_RCVTIMEO, socket(7).
-        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, silence(&keeper)),
+        io::ErrorKind::WouldBlock => {
+            let pid = passing::peer(keeper.as_fd()).ok().and_then(|peer| u32::try_from(peer.pid).ok());
+            io::Error::new(io::ErrorKind::TimedOut, silence(pid.filter(|pid| *pid != 0)))
+        }
         _ => error,
     })?;
     Ok((serde_json::from_slice(&text)?, descriptors))
 }
 
 /// What helps with a keeper that does not answer.
-fn silence(keeper: &UnixStream) -> String {
-    let pid = match passing::peer(keeper.as_fd()) {
-        Ok(peer) if peer.pid != 0 => peer.pid.to_string(),
-        _ => "PID".to_owned(),
-    };
+fn silence(pid: Option<u32>) -> String {
+    let pid = pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
     format!(
         "it does not answer; if it was stopped, `kill -CONT {pid}` lets it go on, and `kill -KILL {pid}` ends it and the lab"
     )
@@ -389,12 +443,30 @@ fn wait(listener: &UnixListener, ended: &UnixStream) -> Wake {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::patience::{PATIENCE, watch};
+
+    /// It is this process.
+    fn assert_helps(error: &io::Error) {
+        let helps = format!("`kill -CONT {}` lets it go on", std::process::id());
+        assert!(error.to_string().starts_with("it does not answer; ") && error.to_string().contains(&helps), "{error}");
+    }
 
     #[test]
     fn a_keeper_that_is_stopped_does_not_answer() {
         let (client, _keeper) = UnixStream::pair().unwrap();
-        let error = ask(client, Duration::from_millis(1)).unwrap_err();
-        let helps = format!("`kill -CONT {}` lets it go on", std::process::id());
-        assert!(error.to_string().starts_with("it does not answer; ") && error.to_string().contains(&helps), "{error}");
+        assert_helps(&ask(client, Duration::from_millis(1)).unwrap_err());
+    }
+
+    #[test]
+    #[allow(unsafe_code)] // listen(2).
+    fn a_keeper_whose_queue_is_full_does_not_keep_us() {
+        watch("who dials a keeper", PATIENCE);
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("lab.lab");
+        let keeper = UnixListener::bind(&path).unwrap();
+        // SAFETY: Takes no pointer. It shortens the queue.
+        assert_eq!(unsafe { libc::listen(keeper.as_raw_fd(), 0) }, 0);
+        let _in_line = dial(&path, PATIENCE).unwrap();
+        assert_helps(&dial(&path, Duration::from_millis(1)).unwrap_err());
     }
 }
