@@ -209,7 +209,7 @@ fn watch(child: &mut Child, signals: &mut Signals, typed: &AtomicBool) -> io::Re
         for signal in signals.wait() {
             match signal {
                 SIGCHLD => {}
-                SIGINT if typed.load(Ordering::Relaxed) && process::is_in_foreground(child.id()) => {}
+                SIGINT if typed.load(Ordering::Relaxed) && process::is_in_own_group(child.id()) => {}
                 _ if is_told => {
                     child.kill()?;
                     child.wait()?;

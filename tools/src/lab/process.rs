@@ -238,12 +238,10 @@ fn pids() -> impl Iterator<Item = u32> {
     process::pids().into_iter().flatten()
 }
 
-/// Whether Ctrl-C at our terminal reaches a process by itself: it is in the foreground there.
-pub fn is_in_foreground(pid: u32) -> bool {
-    let Ok(terminal) = fs::File::open("/dev/tty") else { return false };
-    // SAFETY: Neither takes a pointer. Without such a terminal or process they answer with -1.
-    let (foreground, group) = unsafe { (libc::tcgetpgrp(terminal.as_raw_fd()), libc::getpgid(pid as i32)) };
-    foreground >= 0 && foreground == group
+/// Whether Ctrl-C at our terminal reaches a process by itself when it reaches us: it is in our process group.
+pub fn is_in_own_group(pid: u32) -> bool {
+    // SAFETY: Neither takes a pointer. Without such a process the second answers with -1.
+    unsafe { libc::getpgrp() == libc::getpgid(pid as i32) }
 }
 
 /// Has `command` lead a session of its own before it is anything else, so that no signal to our process group (Ctrl-C) ends it.

@@ -354,6 +354,27 @@ fn at_a_terminal_a_run_hands_on_what_its_command_would_not_get() {
     });
 }
 
+/// As in a sandbox that has no /dev/tty.
+#[test]
+fn what_is_typed_is_not_handed_on_where_the_terminal_cannot_be_asked() {
+    let stage = Stage::own_user();
+    if !stage.has_labs() || stage.in_user_namespace() {
+        println!("skipped: needs root, who may mount");
+        return;
+    }
+    let mut command = stage.command("unshare");
+    let hides = "mount --bind /dev/null /dev/tty && exec \"$0\" lab run -- sh -c \"$1\"";
+    let counts = "trap 'echo interrupted' INT; trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done";
+    command.args(["--mount", "sh", "-c", hides, &stage.program(), counts]);
+    let mut session = Session::start(command);
+    assert_eq!(session.line(), "ready");
+    session.type_in(b"\x03");
+    assert_eq!(session.line(), "interrupted");
+    signal(&session.child, libc::SIGTERM);
+    assert_eq!(session.code(), Some(7), "it is the first signal that is handed on");
+    stage.assert_nothing_is_left();
+}
+
 /// What is started first is the lab's guard.
 #[test]
 fn a_signal_to_its_whole_group_ends_a_run_that_has_just_begun() {
