@@ -123,6 +123,7 @@ pub fn keep(lab: &Lab, name: &str, ready: impl FnOnce() -> io::Result<()>) -> Re
         }
     }
     let _ = fs::remove_file(&path);
+    place::leave(&path);
     told.map_err(|e| KeepError::System("tell that the lab is up", e))
 }
 
@@ -131,6 +132,7 @@ impl Kept {
     pub fn find(name: &str) -> Result<Self, KeepError> {
         let failed = |error| KeepError::Keeper(name.to_owned(), error);
         let path = place::socket(name).map_err(|e| KeepError::System("find this user's labs", e))?;
+        let path = path.ok_or_else(|| KeepError::NotUp(name.to_owned()))?;
         let answer = |_| match connect(&path).and_then(|keeper| keeper.map(|it| ask(it, KEEPER_WAIT)).transpose()) {
             Err(error) if has_hung_up(&error) => None,
             answer => Some(answer),
@@ -202,7 +204,7 @@ impl Kept {
         let ended = process::end_all(&namespaces, PATIENCE).map_err(system)?;
         let keeper = Process::open(self.description.pid);
         let path = place::socket(&self.description.name).map_err(system)?;
-        if let Some(mut stream) = connect(&path).map_err(system)? {
+        if let Some(mut stream) = path.map_or(Ok(None), |path| connect(&path)).map_err(system)? {
             match stream.write_all(&[END]) {
                 // Somebody else has ended it just now.
                 Err(error) if has_hung_up(&error) => {}
@@ -276,7 +278,7 @@ enum Wake {
 fn listen(name: &str) -> Result<(UnixListener, PathBuf), KeepError> {
     let system = |error| KeepError::System("keep the lab", error);
     let _lock = place::lock().map_err(system)?;
-    let path = place::socket(name).map_err(system)?;
+    let path = place::socket(name).map_err(system)?.ok_or_else(|| system(io::ErrorKind::NotFound.into()))?;
     if connect_or_clean(&path).map_err(system)?.is_some() {
         return Err(KeepError::Up(name.to_owned()));
     }
@@ -287,8 +289,11 @@ fn listen(name: &str) -> Result<(UnixListener, PathBuf), KeepError> {
 fn connect(path: &Path) -> io::Result<Option<UnixStream>> {
     match dial(path, KEEPER_WAIT) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            let _lock = place::lock()?;
-            connect_or_clean(path)
+            let lock = place::lock()?;
+            let keeper = connect_or_clean(path)?;
+            drop(lock);
+            place::leave(path);
+            Ok(keeper)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         other => other.map(Some),

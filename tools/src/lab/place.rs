@@ -46,11 +46,14 @@ fn temporary(named: PathBuf) -> PathBuf {
     if named.is_absolute() { named } else { PathBuf::from("/tmp") }
 }
 
-/// The path of a kept lab's socket.
-pub fn socket(name: &str) -> io::Result<PathBuf> {
+/// The path of a kept lab's socket; `None` where the directory for it is not there, and so no lab.
+pub fn socket(name: &str) -> io::Result<Option<PathBuf>> {
+    if !is_there()? {
+        return Ok(None);
+    }
     let socket = directory()?.join(format!("{name}{SUFFIX}"));
     if SocketAddr::from_pathname(&socket).is_ok() {
-        return Ok(socket);
+        return Ok(Some(socket));
     }
     let text = format!(
         "{} is longer than a socket's path may be (unix(7)): have XDG_RUNTIME_DIR name a folder with a shorter one",
@@ -72,13 +75,36 @@ pub fn names() -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Held while a socket is put in place or a stale one is removed, so that two commands do not take turns in it.
-/// Given up when the file is closed.
+/// Held while a socket is put in place or a stale one is removed, so that two commands do not take turns in it. Makes the directory, if
+/// it is not there. Given up when the file is closed.
 pub fn lock() -> io::Result<File> {
-    let directory = File::open(directory()?)?;
-    directory.lock()?;
-    Ok(directory)
+    for _ in 0..TRIES {
+        let directory = match File::open(directory()?) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            directory => directory?,
+        };
+        directory.lock()?;
+        // Whoever had the lock may have taken the directory away.
+        if directory.metadata()?.st_nlink() > 0 {
+            return Ok(directory);
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
 }
+
+/// Takes the directory away in which `socket` was, if nothing else is in it and nobody has the lock.
+pub fn leave(socket: &Path) {
+    let Some(directory) = socket.parent() else { return };
+    if let Ok(lock) = File::open(directory)
+        && lock.try_lock().is_ok()
+    {
+        // Not empty: there are other labs.
+        let _ = fs::remove_dir(directory);
+    }
+}
+
+/// How often the directory may go while somebody opens it: once for each lab that ends meanwhile.
+const TRIES: usize = 100;
 
 const PREFIX: &str = "sidelane-labs-";
 const SUFFIX: &str = ".lab";

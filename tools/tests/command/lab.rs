@@ -436,8 +436,33 @@ fn nothing_survives_a_killed_command() {
 #[test]
 fn who_looks_for_labs_where_there_are_none_leaves_no_folder() {
     let stage = Stage::own_user();
-    assert!(stage.text(&["lab", "status"]).contains("no lab is up; make one with `sidelane lab up`"));
-    assert_eq!(fs::read_dir(stage.runtime()).unwrap().count(), 0);
+    for asks in [&["lab", "status"][..], &["lab", "down"], &["lab", "exec", "B", "--", "true"]] {
+        let output = stage.output(asks);
+        let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(told.contains("is up; make one with `sidelane lab up`"), "{asks:?}: {told}");
+        assert_eq!(fs::read_dir(stage.runtime()).unwrap().count(), 0, "{asks:?}");
+    }
+}
+
+#[test]
+fn the_last_lab_takes_the_folder_with_it() {
+    for_each_user(|stage| {
+        let is_there = || stage.runtime().join("sidelane").exists();
+        ["one", "two"].iter().for_each(|name| drop(stage.text(&["lab", "up", "--name", name])));
+        stage.text(&["lab", "down", "--name", "one"]);
+        assert!(is_there(), "the other one is up");
+        stage.text(&["lab", "down", "--name", "two"]);
+        assert!(!is_there());
+        // What a killed keeper leaves goes with whoever meets it.
+        stage.text(&["lab", "up"]);
+        let keeper = status(stage)[0]["pid"].as_u64().unwrap() as u32;
+        let keeper = Process::open(keeper).unwrap();
+        keeper.signal(libc::SIGKILL).unwrap();
+        assert!(keeper.wait(PATIENCE));
+        assert!(is_there());
+        assert_eq!(status(stage), Vec::<Value>::new());
+        assert!(!is_there());
+    });
 }
 
 /// Also before Linux 5.9, and in sandboxes whose filter of system calls refuses close_range(2).
