@@ -233,6 +233,12 @@ impl Client {
         Ok(Watch::new(stream, early))
     }
 
+    /// The same connection, for questions while this one has none.
+    pub(super) fn beside(&self) -> Result<Self, PmiError> {
+        let stream = self.stream.get_ref().try_clone().map_err(|error| PmiError::Io("watch ranks by", error))?;
+        Ok(Self { stream: BufReader::new(stream), space: self.space.clone(), ..*self })
+    }
+
     /// Says that this rank's end, from now on, is as it should be.
     pub fn finalize(mut self) -> Result<(), PmiError> {
         self.ask(&Request::Finalize, |reply| (reply == Reply::FinalizeAck).then_some(Ok(())))

@@ -14,7 +14,7 @@
 //! | `abort` | asking for the job's end |
 //! | `environment` | what a process's environment says of its launcher |
 //! | `watch` | news of ranks that have ended, from `sidelane run --keep-going` |
-//! | `notice` | the signal that is such news, from `mpiexec.hydra` |
+//! | `notice` | the same, from `mpiexec.hydra`, and its signal |
 //! | `exchange` | everybody tells everybody a text, however long |
 
 mod abort;
@@ -42,6 +42,8 @@ pub use server::{Mapping, Server, ServerEvent};
 pub use shown::{Shown, ShownWhole};
 pub use watch::Watch;
 
+use notice::Notice;
+
 /// This process's place in its job.
 #[derive(Debug)]
 pub enum Launch {
@@ -50,6 +52,9 @@ pub enum Launch {
     /// A launcher that speaks PMI-1.
     Pmi(Client),
 }
+
+/// The next rank that is gone, once each.
+pub type News = Box<dyn FnMut() -> Option<usize> + Send>;
 
 /// Why a process does not know its place.
 #[derive(Debug, thiserror::Error)]
@@ -127,12 +132,19 @@ impl Launch {
         }
     }
 
-    /// Where news come of ranks that end too early, from a launcher that goes on without them; `None` from others.
-    pub fn watch_ranks(&mut self) -> Result<Option<Watch>, PmiError> {
-        match self {
-            Self::Pmi(client) if Environment::of_process().keeps_going() => client.watch_ranks().map(Some),
-            _ => Ok(None),
+    /// Where news come of ranks that end too early, from a launcher that may go on without them; `None` from others. It is not to be asked
+    /// while this is.
+    pub fn watch_ranks(&mut self) -> Result<Option<News>, PmiError> {
+        let (environment, Self::Pmi(client)) = (Environment::of_process(), self) else { return Ok(None) };
+        if environment.keeps_going() {
+            let mut watch = client.watch_ranks()?;
+            return Ok(Some(Box::new(move || watch.poll())));
         }
+        if environment.is_of_hydra() {
+            let mut notice = Notice::new(client.beside()?);
+            return Ok(Some(Box::new(move || notice.poll())));
+        }
+        Ok(None)
     }
 
     /// Returns when all ranks have called it.

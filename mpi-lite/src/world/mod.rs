@@ -163,8 +163,8 @@ impl World {
         let processes = exchange(&mut launch, &Process::here(&cards[rank].host, &ports))?;
         let mut device = Device::open(rank as u32, processes, ports, config)?;
         device.on_no_answer(Box::new(move |to| plan.tell_of_no_answer(rank, to as usize)));
-        if let Some(mut watch) = launch.watch_ranks()? {
-            device.on_idle_ask(Box::new(move || watch.poll().map(|rank| rank as u32)));
+        if let Some(mut news) = launch.watch_ranks()? {
+            device.on_idle_ask(Box::new(move || news().map(|rank| rank as u32)));
         }
         Ok(Self {
             device,

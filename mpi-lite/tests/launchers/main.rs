@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
 use sidelane_mpi::adi::{Envelope, Incoming, Mode, Outgoing, Pattern, Source};
-use sidelane_mpi::comm::ErrorClass;
+use sidelane_mpi::comm::{self, ErrorClass};
 use sidelane_mpi::world::{self, World};
 
 #[test]
@@ -46,6 +46,20 @@ fn part_of_a_rank_of_which_one_ends() {
             std::process::exit(5);
         }
         world.recv(&mut [0u8], 1, 0).map(drop)
+    });
+    println!("\ntold: {}", heard.unwrap().unwrap_err());
+}
+
+/// One ends, and others hear of it that have no connection to it.
+#[test]
+#[ignore = "run as a rank by other tests"]
+fn part_of_a_rank_that_is_told_of_an_end() {
+    let heard = world::run(|world| {
+        world.barrier().unwrap();
+        if world.rank() == 3 {
+            std::process::exit(5);
+        }
+        world.recv(&mut [0u8], comm::Source::Any, 0).map(drop)
     });
     println!("\ntold: {}", heard.unwrap().unwrap_err());
 }
@@ -114,6 +128,23 @@ fn hydra_goes_on_without_a_rank_that_has_ended() {
     let output =
         run(&["mpiexec.hydra", "-disable-auto-cleanup", "-n", "3"], &rank_of("part_of_a_rank_of_which_one_ends"));
     assert_eq!(said(&output), [(); 2].map(|()| ErrorClass::ProcFailed.to_string()), "{output:?}");
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+}
+
+/// Ranks that see no process numbers of each other's, most of which the last one was never connected to.
+#[test]
+fn hydra_tells_which_rank_has_ended() {
+    if !is_installed("mpiexec.hydra", "mpich") {
+        return;
+    }
+    let apart = ["unshare", "--time", "true"];
+    if !Command::new(apart[0]).args(&apart[1..]).status().is_ok_and(|status| status.success()) {
+        println!("skipped: {apart:?} is not possible here");
+        return;
+    }
+    let hydra = ["mpiexec.hydra", "-disable-auto-cleanup", "-n", "8"];
+    let output = run(&[&hydra[..], &apart[..2]].concat(), &rank_of("part_of_a_rank_that_is_told_of_an_end"));
+    assert_eq!(said(&output), [(); 7].map(|()| ErrorClass::ProcFailed.to_string()), "{output:?}");
     assert_eq!(output.status.code(), Some(5), "{output:?}");
 }
 
