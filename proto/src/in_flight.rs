@@ -27,10 +27,17 @@ pub(crate) struct InFlight {
     lost: usize,
     /// Frames that the receiver holds ahead of their turn.
     sacked: usize,
-    /// When the latest frame was sent that is known to have arrived, and its number.
-    newest_arrived: (Instant, Seq),
+    /// When the latest frame was sent that is known to have arrived.
+    newest_at: Instant,
+    /// Its number.
+    newest_seq: Seq,
     /// The reordering window in quarters of the smallest round-trip time; grows when it proved too small.
-    reorder_quarters: u32,
+    reorder_quarters: u8,
+    /// Recoveries that may yet begin before the window is as narrow as at first: none of them proved it too small.
+    reorder_persist: u8,
+    /// A recovery is under way until everything before this is acknowledged. 2^31 frames later one may seem to be, for as many: the
+    /// window stays as it is.
+    recovers_until: Seq,
     /// The round trip that [`Self::detect`] counts from.
     arrived_rtt: Duration,
 }
@@ -79,8 +86,11 @@ impl InFlight {
             frames: VecDeque::new(),
             lost: 0,
             sacked: 0,
-            newest_arrived: (Instant::ZERO, first),
+            newest_at: Instant::ZERO,
+            newest_seq: first,
             reorder_quarters: 1,
+            reorder_persist: 0,
+            recovers_until: first,
             arrived_rtt: Duration::ZERO,
         }
     }
@@ -169,12 +179,12 @@ impl InFlight {
     #[inline]
     pub fn on_lone_ack(&mut self, now: Instant, ack: Seq, rtt: &mut Rtt) -> Option<Span> {
         let &Sent { span, at, state: State::Flying, again: false, .. } = self.frames.front()? else { return None };
-        let (newest_at, newest) = self.newest_arrived;
-        if ack.since(self.first) != 1 || at < newest_at || (at == newest_at && self.first.since(newest) <= 0) {
+        let (newest_at, newest_seq) = (self.newest_at, self.newest_seq);
+        if ack.since(self.first) != 1 || at < newest_at || (at == newest_at && self.first.since(newest_seq) <= 0) {
             return None;
         }
         self.frames.pop_front();
-        self.newest_arrived = (at, self.first);
+        (self.newest_at, self.newest_seq) = (at, self.first);
         self.arrived_rtt = now.since(at);
         self.first = ack;
         rtt.sample(self.arrived_rtt);
@@ -190,8 +200,9 @@ impl InFlight {
         let quarter = rtt.min().as_nanos() / 4;
         // RFC 8985 (6.2.1): the reordering window is at most the smoothed round-trip time.
         let slack = Duration::from_nanos((quarter * u64::from(self.reorder_quarters)).min(rtt.smoothed().as_nanos()));
-        let (newest_at, newest_seq) = self.newest_arrived;
+        let (newest_at, newest_seq) = (self.newest_at, self.newest_seq);
         let mut look_again: Option<Instant> = None;
+        let before = self.lost;
         for (i, frame) in self.frames.iter_mut().enumerate() {
             let seq = self.first.plus(i as u32);
             if frame.state != State::Flying {
@@ -208,6 +219,9 @@ impl InFlight {
             } else {
                 look_again = Some(look_again.map_or(lost_at, |t| t.min(lost_at)));
             }
+        }
+        if self.lost > before {
+            self.recover();
         }
         look_again
     }
@@ -226,6 +240,7 @@ impl InFlight {
                 self.lost += 1;
             }
         }
+        self.recover();
     }
 
     /// Undoes [`Self::give_up_all`], as far as nothing was written again: the peer was away, and takes in only now what had arrived.
@@ -280,6 +295,19 @@ impl InFlight {
     /// The peer got a frame twice: we took for lost what was only late. The window widens (RFC 8985, 6.2.1).
     pub fn on_spurious(&mut self) {
         self.reorder_quarters = (self.reorder_quarters + 1).min(REORDER_QUARTERS_MAX);
+        self.reorder_persist = REORDER_PERSIST;
+    }
+
+    /// Frames are lost: a recovery begins, unless they belong to one.
+    fn recover(&mut self) {
+        if self.first.since(self.recovers_until) < 0 {
+            return;
+        }
+        self.recovers_until = self.next_seq();
+        match self.reorder_persist {
+            0 => self.reorder_quarters = 1,
+            _ => self.reorder_persist -= 1,
+        }
     }
 
     /// What is in flight now says nothing of the path, whenever its acks come: nobody was here to take them in.
@@ -330,9 +358,9 @@ impl InFlight {
         if again && now.since(at) < rtt.min() {
             return;
         }
-        let (newest_at, newest_seq) = self.newest_arrived;
+        let (newest_at, newest_seq) = (self.newest_at, self.newest_seq);
         if at > newest_at || (at == newest_at && seq.since(newest_seq) > 0) {
-            self.newest_arrived = (at, seq);
+            (self.newest_at, self.newest_seq) = (at, seq);
             self.arrived_rtt = now.since(at);
         }
     }
@@ -345,7 +373,10 @@ impl InFlight {
 }
 
 /// RFC 8985 (6.2.1) caps the window by the smoothed round trip; 16 quarters are four of the smallest ones.
-const REORDER_QUARTERS_MAX: u32 = 16;
+const REORDER_QUARTERS_MAX: u8 = 16;
+
+/// RFC 8985 (6.2, step 4): after 16 recoveries without a frame that came twice the window is what it was.
+const REORDER_PERSIST: u8 = 16;
 
 #[cfg(test)]
 mod model;

@@ -171,6 +171,33 @@ fn a_reordering_window_that_proved_too_small_grows() {
     assert!(flight.detect(at(12), &rtt) > narrow);
 }
 
+/// Sixteen, of which each is one however often something is lost in it.
+#[test]
+fn after_recoveries_in_which_nothing_came_twice_the_window_is_narrow_again() {
+    let (mut flight, mut rtt, mut first) = flight(0);
+    // From the first of three that is missing on; returns how long it is waited for.
+    let mut recover = |flight: &mut InFlight, round: u64, spurious: bool| {
+        let begin = round * 1_000;
+        (0..3).for_each(|number| flight.on_sent(at(begin + number), span(0)));
+        ack(flight, &mut rtt, at(begin + 12), first, 0b10);
+        let lost_at = flight.detect(at(begin + 12), &rtt).unwrap();
+        flight.detect(lost_at, &rtt);
+        assert_eq!(flight.lost(), 1);
+        flight.give_up_all();
+        if spurious {
+            flight.on_spurious();
+        }
+        first = first.plus(3);
+        ack(flight, &mut rtt, at(begin + 20), first, 0);
+        lost_at.since(at(begin + 10))
+    };
+    let narrow = recover(&mut flight, 0, true);
+    for round in 1..=17 {
+        assert!(recover(&mut flight, round, false) > narrow, "{round}");
+    }
+    assert_eq!(recover(&mut flight, 18, false), narrow);
+}
+
 /// Every event in every state of a frame, by the counts that decide what is sent: (in the window, flying, lost).
 #[test]
 fn every_event_in_every_state() {
