@@ -16,12 +16,15 @@ pub(super) enum Kind {
     Creation = 2,
     /// Partitioned messages.
     Partitioned = 3,
-    /// What the leaders of two groups agree on, with tags of the program's too (`MPI_Intercomm_create`).
+    /// How the leaders of two groups meet, with tags of the program's too (`MPI_Intercomm_create`).
     Leaders = 4,
+    /// What those agree on then, with tags that each has chosen for what it hears.
+    Offers = 5,
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] = [Self::Point, Self::Collective, Self::Creation, Self::Partitioned, Self::Leaders];
+    pub const ALL: [Self; 6] =
+        [Self::Point, Self::Collective, Self::Creation, Self::Partitioned, Self::Leaders, Self::Offers];
 }
 
 /// What some members of a communicator agree on, apart from the program's messages and from the other topics.

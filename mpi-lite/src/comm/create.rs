@@ -96,7 +96,7 @@ impl Communicator {
     }
 
     fn intercomm_in_parts(&self, leader: u32, bridge: &Self, other: u32, tag: i32) -> Result<Self, ErrorClass> {
-        let (leads, topic) = (self.0.rank == leader, Topic { kind: Kind::Leaders, tag });
+        let leads = self.0.rank == leader;
         let here: Vec<u64> = self.0.group.processes().iter().copied().map(u64::from).collect();
         // All have to know what their leaders tell this call from others by.
         let with_key = |there: Vec<u64>| {
@@ -105,7 +105,9 @@ impl Communicator {
             leaders.sort_unstable();
             [&[bridge.0.id.into(), tag as u64, leaders[0].into(), leaders[1].into()], &there[..]].concat()
         };
-        let heard = if leads { self.exchange(&here, bridge, other, topic).map(with_key) } else { Ok(Vec::new()) };
+        let hear = Topic { kind: Kind::Offers, tag: if leads { self.0.local.lock().leader_tag() } else { 0 } };
+        let mut line = Line { bridge, other, say: hear, hear, group: Some(self) };
+        let heard = if leads { self.exchange(&here, &mut line, tag).map(with_key) } else { Ok(Vec::new()) };
         let met = heard.is_ok();
         let side = self.spread(leader, heard).and_then(|heard| {
             let mut heard = heard.into_iter().map(|word| word as u32);
@@ -119,10 +121,11 @@ impl Communicator {
         });
         if side.is_err() && leads && met {
             // The other side waits for our offer.
-            bridge.refuse(other, topic);
+            line.refuse();
         }
         let (key, remote, side) = side?;
-        let id = side.agree_between(key, leader, bridge, other, topic)?;
+        // Within the group that the program has, whose revoking ends it.
+        let id = self.agree_between(key, leader, line)?;
         Ok(self.made_between(id, side, remote))
     }
 
@@ -135,26 +138,40 @@ impl Communicator {
         self.made(id, self.0.group.clone(), self.0.rank, Topology::None)
     }
 
-    /// What both sides' leaders tell each other by `bridge`: how much it is, and that. It ends with our group's communicator, while the
-    /// other leader may not have come.
-    fn exchange(&self, here: &[u64], bridge: &Self, other: u32, topic: Topic) -> Result<Vec<u64>, ErrorClass> {
-        let is_revoked = |device: &Device| device.is_revoked(self.context(Kind::Collective));
-        let swap = |here: &[u64], there: &mut [u64]| {
-            let swapped = bridge.swap(here, there, other, topic, is_revoked);
-            if swapped != Err(ErrorClass::ProcFailed) || !is_revoked(&self.0.local.lock().device) {
-                return swapped;
-            }
+    /// What both sides' leaders tell each other where they meet, by `tag`: how much it is, and the tag of what each is told afterwards; and
+    /// that. It ends with our group's communicator, while the other leader may not have come.
+    fn exchange(&self, here: &[u64], line: &mut Line, tag: i32) -> Result<Vec<u64>, ErrorClass> {
+        let (bridge, other, topic) = (line.bridge, line.other, Topic { kind: Kind::Leaders, tag });
+        let mut meets = [0; 2];
+        let said = [here.len() as u64, line.hear.tag as u64];
+        let met = bridge.swap(&said, &mut meets, other, topic, |device| self.is_revoked_in(device));
+        if self.has_ended(met) {
             // If it comes, what it says then is not taken for the next call's, and what it hears next is nothing, which no call says.
             bridge.disregard(other, topic)?;
             bridge.leave_word::<u64>(&[], other, topic)?;
             bridge.disregard(other, topic)?;
-            Err(ErrorClass::Revoked)
-        };
-        let mut len = [0];
-        swap(&[here.len() as u64], &mut len)?;
-        let mut there = vec![0; len[0] as usize];
-        swap(here, &mut there)?;
-        Ok(there)
+            return Err(ErrorClass::Revoked);
+        }
+        met?;
+        let [len, say] = meets;
+        line.say.tag = say as i32;
+        let mut there = vec![0; len as usize];
+        let heard = bridge.swap(here, &mut there, other, topic, |device| self.is_revoked_in(device));
+        if self.has_ended(heard) {
+            bridge.disregard(other, topic)?;
+            line.refuse();
+            return Err(ErrorClass::Revoked);
+        }
+        heard.map(|()| there)
+    }
+
+    fn is_revoked_in(&self, device: &Device) -> bool {
+        device.is_revoked(self.context(Kind::Collective))
+    }
+
+    /// Whether what a leader did elsewhere was given up since its group's communicator is revoked.
+    fn has_ended(&self, done: Result<(), ErrorClass>) -> bool {
+        done == Err(ErrorClass::ProcFailed) && self.is_revoked_in(&self.0.local.lock().device)
     }
 
     /// What the leader has heard from elsewhere, known to all of its group; also why it could not hear it.
@@ -304,25 +321,19 @@ impl Communicator {
         let key = Key::Call { of: self.0.id };
         match &self.0.side {
             None => self.agree_by(key, |_, mut offer| self.allreduce_in_place(&mut offer, &Op::Band).map(|()| offer)),
-            Some(side) => side.agree_between(key, 0, self, 0, AGREE),
+            Some(side) => side.agree_between(key, 0, Line::of_sides(self)),
         }
     }
 
     /// In place of [`Self::agree_on_id`], to which the other side comes: this one does not.
     pub(super) fn decline(&self) {
         if self.0.side.as_ref().is_some_and(|side| side.rank() == 0) {
-            self.refuse(0, AGREE);
+            Line::of_sides(self).refuse();
         }
     }
 
-    /// Offers the other side's leader nothing, who waits for an offer, and does not wait for what that one offers, who may still have to
-    /// hear from its own side.
-    fn refuse(&self, other: u32, topic: Topic) {
-        let _ = self.leave_word(&NOTHING, other, topic).and_then(|()| self.disregard(other, topic));
-    }
-
-    /// An id that is free here and on another side, whose leader is rank `other` of `bridge` to our `leader`.
-    fn agree_between(&self, key: Key, leader: u32, bridge: &Self, other: u32, topic: Topic) -> Result<u32, ErrorClass> {
+    /// An id that is free here and on another side, to whose leader our `leader` has this line. It ends with our group's communicator.
+    fn agree_between(&self, key: Key, leader: u32, line: Line) -> Result<u32, ErrorClass> {
         let leads = self.0.rank == leader;
         self.agree_by(key, |about, mut offer| {
             let here = self.allreduce_in_place(&mut offer, &Op::Band);
@@ -330,7 +341,8 @@ impl Communicator {
             if leads {
                 let mut there = NOTHING;
                 // The other side waits for it also when there is nothing to offer.
-                heard = bridge.swap(if here.is_ok() { &offer } else { &NOTHING }, &mut there, other, topic, never);
+                let said = if here.is_ok() { &offer } else { &NOTHING };
+                heard = line.swap(said, &mut there);
                 and(&mut offer, if heard.is_ok() { &there } else { &NOTHING });
             }
             here?;
@@ -338,7 +350,7 @@ impl Communicator {
             let told = self.broadcast(&mut offer, leader);
             if told.is_err() && goes_on {
                 // Who has told its group comes back for the rest.
-                bridge.refuse(other, topic);
+                line.refuse();
             }
             told?;
             heard.map(|()| offer)
@@ -381,6 +393,45 @@ struct Part<'a> {
 impl Drop for Part<'_> {
     fn drop(&mut self) {
         self.agreeing.give_up(&mut self.local.lock().contexts);
+    }
+}
+
+/// Between the leaders of two groups.
+struct Line<'a> {
+    bridge: &'a Communicator,
+    /// The other leader's rank in it.
+    other: u32,
+    /// What is said, and what is heard.
+    say: Topic,
+    hear: Topic,
+    /// Whose revoking ends it, if not only the bridge's: of a line with tags of its own, where what is said too late is for nobody.
+    group: Option<&'a Communicator>,
+}
+
+impl<'a> Line<'a> {
+    /// Of the two sides of an intercommunicator.
+    const fn of_sides(bridge: &'a Communicator) -> Self {
+        Self { bridge, other: 0, say: AGREE, hear: AGREE, group: None }
+    }
+
+    /// Each other's offer.
+    fn swap(&self, offer: &Offer, there: &mut Offer) -> Result<(), ErrorClass> {
+        self.bridge.leave_word(offer, self.other, self.say)?;
+        let is_over = |device: &Device| self.group.is_some_and(|group| group.is_revoked_in(device));
+        let heard = self.bridge.hear(there, self.other, self.hear, is_over);
+        if self.group.is_some_and(|group| group.has_ended(heard)) {
+            // It may have heard of our offer, and come back for the next one.
+            self.refuse();
+            return Err(ErrorClass::Revoked);
+        }
+        heard
+    }
+
+    /// Offers the other leader nothing, who waits for an offer, and does not wait for what that one offers, who may still have to hear
+    /// from its own side.
+    fn refuse(&self) {
+        let left = self.bridge.leave_word(&NOTHING, self.other, self.say);
+        let _ = left.and_then(|()| self.bridge.disregard(self.other, self.hear));
     }
 }
 

@@ -69,6 +69,8 @@ pub(super) struct State {
     pub orphans: Vec<Transfer>,
     /// Partitions of all messages so far.
     partitions: usize,
+    /// Of the last tag that a leader of this process is told offers by.
+    leader_tag: i32,
     /// Of several threads that wait.
     pub lookout: Lookout,
     /// Calls that were over when they were begun.
@@ -170,6 +172,12 @@ impl State {
         first
     }
 
+    /// By which this process, as a leader, is told the next offers: so many calls cannot be left behind unheard that it comes again.
+    pub fn leader_tag(&mut self) -> i32 {
+        self.leader_tag = self.leader_tag.wrapping_add(1) & i32::MAX;
+        self.leader_tag
+    }
+
     fn reap(&mut self) {
         let device = &mut self.device;
         self.orphans.retain_mut(|transfer| transfer.poll(device).is_none());
@@ -188,6 +196,7 @@ impl Local {
             contexts,
             orphans: Vec::new(),
             partitions: 0,
+            leader_tag: 0,
             lookout: Lookout::default(),
             turnless: Turnless::default(),
             is_over: false,

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use sidelane_nic::time::Duration;
 
 use super::*;
-use crate::comm::context::Kind;
+use crate::comm::agreeing::Key;
+use crate::comm::context::{About, Kind};
 use crate::datatype::Predefined;
 use crate::op::Op;
 use crate::patience::until;
@@ -364,7 +365,7 @@ fn a_revoked_bridge_ends_calls_that_make_communicators_between_groups() {
 
 #[test]
 fn a_leader_that_waits_for_another_group_ends_with_its_own_and_the_other_one_is_told() {
-    // What 65 processes say of themselves is as long as an offer.
+    // What two processes say of themselves is as long as what they say first.
     for size in [4, 65 + 2] {
         in_threads(size, &Config::default(), false, |world| {
             let (rank, left) = (world.rank(), world.rank() < size - 2);
@@ -389,6 +390,48 @@ fn a_leader_that_waits_for_another_group_ends_with_its_own_and_the_other_one_is_
             let again = world.split(Some(left.into()), 0).unwrap().unwrap();
             let between = again.intercomm(0, &world, other, 7).unwrap();
             assert_eq!(between.merge(!left).unwrap().size(), size);
+        });
+    }
+}
+
+/// Before the first offer, and when the other leader is awaited with its one, whose group is not complete.
+#[test]
+fn a_group_that_agrees_with_another_one_ends_when_it_is_revoked_and_the_other_one_is_told() {
+    for offers in 0..2 {
+        in_threads(4, &Config::default(), false, |world| {
+            let (rank, left) = (world.rank(), world.rank() < 2);
+            let half = world.split(Some(left.into()), 0).unwrap().unwrap();
+            let make = |half: &Communicator| half.intercomm(0, &world, if left { 2 } else { 0 }, 7);
+            match rank {
+                0 => {
+                    assert_eq!(make(&half).map(drop), Err(ErrorClass::Revoked));
+                    world.send(&[0u8], 3, 1).unwrap();
+                }
+                // Its part in the call, so far.
+                1 => {
+                    let mut heard = [0u64; 4 + 2];
+                    half.broadcast(&mut [heard.len() as u64], 0).unwrap();
+                    half.broadcast(&mut heard, 0).unwrap();
+                    half.agree_on_id().unwrap();
+                    for _ in 0..offers {
+                        let mut said = half.local().lock().contexts.offer(Key::Call { of: half.0.id }, About::Meeting);
+                        half.allreduce_in_place(&mut said, &Op::Band).unwrap();
+                    }
+                    half.revoke();
+                }
+                // What is taken back was heard.
+                _ => {
+                    if rank == 3 {
+                        world.recv(&mut [0u8], 0, 1).unwrap();
+                    }
+                    assert_eq!(make(&half).map(drop), Err(ErrorClass::ProcFailed), "rank {rank}");
+                }
+            }
+            // Nothing of that is taken for another call's.
+            for _ in 0..2 {
+                let again = world.split(Some(left.into()), 0).unwrap().unwrap();
+                assert_eq!(make(&again).unwrap().merge(!left).unwrap().size(), 4);
+            }
         });
     }
 }
