@@ -152,7 +152,6 @@ impl Agreement {
             Word::Locked(by, verdict) => self.told[from] = Some(Told::Locked(by, verdict)),
             Word::Propose(verdict) if self.lead() == from => {
                 self.stage = Stage::Locked(from, verdict);
-                self.heard_by = Some(from);
                 out.push((from, Word::Accept));
             }
             // Of a lead that was overtaken.

@@ -2,7 +2,9 @@
 //! Ranks that leave while others count on them.
 
 use std::sync::{Arc, Mutex};
+use std::thread;
 
+use sidelane_nic::rng::Rng;
 use sidelane_nic::time::Duration;
 
 use super::*;
@@ -63,6 +65,22 @@ fn survivors_shrink_and_go_on() {
         // Neither id is used again.
         drop((comm, smaller));
         assert_eq!(again.dup().unwrap().barrier(), Ok(()));
+    });
+}
+
+/// Of several: a rank has revoked them before another one has come to have them.
+#[test]
+fn what_is_said_of_communicators_that_are_being_made_is_heard_of_each() {
+    job(2, |world| {
+        let begun = [(); 2].map(|()| world.idup().unwrap());
+        if world.rank() == 1 {
+            begun.into_iter().for_each(|duplicate| duplicate.wait().unwrap().revoke());
+            return world.send(&[0u8], 0, 0).unwrap();
+        }
+        world.recv(&mut [0u8], 1, 0).unwrap();
+        for duplicate in begun {
+            assert!(duplicate.wait().unwrap().is_revoked());
+        }
     });
 }
 
@@ -203,6 +221,24 @@ fn whoever_is_told_of_a_failure_by_an_agreement_can_acknowledge_it() {
         comm.failure_ack();
         assert_eq!(comm.agree(1).ok(), Ok(1));
         assert_eq!(comm.send(&[0u8], 2, 0), Err(ErrorClass::ProcFailed));
+    });
+}
+
+#[test]
+fn what_is_acknowledged_is_what_was_known_then() {
+    job(3, |comm| {
+        let rank = comm.rank();
+        for other in (0..3).filter(|other| *other != rank && rank * other == 0) {
+            comm.sendrecv(&[0u8], other, 0, &mut [0u8], other, 0).unwrap();
+        }
+        if rank > 0 {
+            assert_eq!(comm.recv(&mut [0u8], 0, 0).map(drop), Err(ErrorClass::ProcFailed));
+            return;
+        }
+        comm.local().lock().device.lose(2);
+        comm.failure_ack();
+        comm.local().lock().device.lose(1);
+        assert_eq!((comm.acknowledged().processes(), comm.failed().processes()), (&[2][..], &[2, 1][..]));
     });
 }
 
@@ -434,6 +470,32 @@ fn a_group_that_agrees_with_another_one_ends_when_it_is_revoked_and_the_other_on
             }
         });
     }
+}
+
+#[test]
+fn a_group_may_be_revoked_at_any_time_while_it_makes_a_communicator_with_another_one() {
+    in_threads(4, &Config::default(), true, |world| {
+        let (rank, left) = (world.rank(), world.rank() < 2);
+        let split = || world.split(Some(left.into()), 0).unwrap().unwrap();
+        let make = |half: &Communicator| half.intercomm(0, &world, if left { 2 } else { 0 }, 7);
+        for round in 0..50 {
+            let half = split();
+            thread::scope(|scope| {
+                if rank == 1 {
+                    scope.spawn(|| {
+                        (0..Rng::new(round).below(300)).for_each(|_| thread::yield_now());
+                        half.revoke();
+                    });
+                }
+                // Not all need to have heard of it in time; and the other group hears that there is nothing.
+                let failed = make(&half).err();
+                let classes = [ErrorClass::Revoked, ErrorClass::ProcFailed, ErrorClass::Other];
+                assert!(failed.is_none_or(|class| classes[usize::from(!left)..].contains(&class)), "{failed:?}");
+            });
+            world.barrier().unwrap();
+            assert_eq!(make(&split()).unwrap().merge(!left).unwrap().size(), 4, "round {round}");
+        }
+    });
 }
 
 #[test]

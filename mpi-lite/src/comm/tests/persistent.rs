@@ -144,6 +144,18 @@ fn calls_of_several_processes_are_not_waited_for_at_once() {
             assert!(catch_unwind(both).is_err());
             let look = AssertUnwindSafe(|| comm.local().look(&mut foreign.request()));
             assert!(catch_unwind(look).is_err());
+            let calls: [fn(&Local, &mut [Awaited<'_>]); 6] = [
+                |local, all| _ = local.wait_any(all),
+                |local, all| _ = local.test_any(all),
+                |local, all| _ = local.wait_some(all),
+                |local, all| _ = local.test_some(all),
+                |local, all| _ = local.wait_all(all),
+                |local, all| _ = local.test_all(all),
+            ];
+            for call in calls {
+                let mut both = [own.request(), foreign.request()].map(Awaited::Persistent);
+                assert!(catch_unwind(AssertUnwindSafe(|| call(comm.local(), &mut both))).is_err());
+            }
             *handed_over.lock().unwrap() = Some(foreign);
             comm.barrier().unwrap();
             comm.send(&[9u8; 64], 1, 3).unwrap();

@@ -204,6 +204,30 @@ fn a_verdict_without_its_receiver_changes_nothing() {
     }
 }
 
+/// Nor who is not the first that is alive: one takes another for gone that lives.
+#[test]
+fn nothing_is_locked_that_another_one_than_the_lead_proposes() {
+    let (mut agreement, mut out) = (Agreement::new(0, 3, Ranks::all(3)), Out::new());
+    agreement.offer(vec![3], &mut out);
+    out.clear();
+    let mut alive = Ranks::all(3);
+    alive.remove(0);
+    let verdict = Verdict { alive: Ranks::all(3), value: vec![0] };
+    agreement.handle(1, &alive, Word::Propose(verdict), &mut out);
+    assert!(!out.iter().any(|(_, word)| *word == Word::Accept), "{out:?}");
+    agreement.handle(1, &Ranks::all(3), Word::Offer(vec![1]), &mut out);
+    agreement.handle(2, &Ranks::all(3), Word::Offer(vec![7]), &mut out);
+    assert_eq!(out.last(), Some(&(2, Word::Propose(Verdict { alive: Ranks::all(3), value: vec![1] }))));
+}
+
+#[test]
+fn a_lead_calls_only_who_has_not_spoken() {
+    let (mut agreement, mut out) = (Agreement::new(0, 4, Ranks::all(4)), Out::new());
+    agreement.handle(2, &Ranks::all(4), Word::Offer(vec![1]), &mut out);
+    agreement.offer(vec![3], &mut out);
+    assert_eq!(out, [(1, Word::Call), (3, Word::Call)]);
+}
+
 #[test]
 fn without_failures_each_member_is_told_three_words_and_says_two() {
     // Offers are out before the lead asks.
