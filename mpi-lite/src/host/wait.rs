@@ -249,3 +249,23 @@ const SPINS: u32 = 300;
 /// messages of who sleeps and is woken came on top of that: a `gatherv` of 1 MiB to one of 16 took 5.8 ms, with 1,000 4.2. Calls that
 /// do not wait are known to wait long after half as many turns.
 pub const YIELDS: u32 = 4_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Host;
+    use crate::host::tests::Bereft;
+
+    #[test]
+    fn a_failure_that_comes_as_a_member_lies_down_is_not_slept_through_nor_taken_for_what_it_waits_for() {
+        const WHY: NonZeroU32 = NonZeroU32::new(7).unwrap();
+        let ground = Host::create(2, 2).unwrap().slots.ground;
+        let ready = || {
+            if !ground.is_woken() {
+                ground.fail(WHY);
+            }
+            false
+        };
+        assert_eq!(ground.wait(&mut Bereft { act: &mut || {}, gone: &[] }, ready, |_| true), Err(WHY));
+    }
+}

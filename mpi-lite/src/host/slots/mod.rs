@@ -461,6 +461,7 @@ const AHEAD: u32 = 12;
 #[cfg(test)]
 mod tests {
     use crate::host::Host;
+    use crate::host::tests::Thread;
 
     use super::*;
 
@@ -474,6 +475,16 @@ mod tests {
             for known in [slots.finished, slots.next_finished, slots.for_all] {
                 assert!(!reached(known, slots.call) && reached(slots.call, known));
             }
+        }
+    }
+
+    #[test]
+    fn calls_that_only_take_keep_up_too() {
+        let mut slots = Host::create(2, sidelane_nic::affinity::online()).unwrap().slots;
+        slots.call = SELDOM.wrapping_mul(2_000) - 1;
+        slots.finish(&mut Thread);
+        for known in [slots.finished, slots.next_finished, slots.for_all] {
+            assert_eq!(known, SELDOM.wrapping_mul(1_999));
         }
     }
 }

@@ -157,6 +157,89 @@ fn blocks_apart_and_in_any_order_get_where_they_belong() {
     }
 }
 
+#[test]
+fn blocks_for_whose_table_a_slot_has_no_room_beside_them_get_where_they_belong() {
+    // Where members are more than cores all of a few KiB is copied.
+    run_on((2, 1), |me, host| {
+        let other = 1 - me as u32;
+        let lens: Vec<usize> = (0..1_100).map(|index| if index < 1_000 { 15 } else { 12 }).collect();
+        let (given, theirs) = (input(me, lens.iter().sum()), input(1 - me, lens.iter().sum()));
+        let (mut output, blocks) = (vec![0; given.len()], Blocks::Lens(&lens));
+        let ranks = vec![Some(other); lens.len()];
+        at_once(host.neighbor_alltoall(&ranks, (&given, blocks), (&mut output, blocks), &mut Thread)).unwrap();
+        for index in 0..lens.len() {
+            let [into, from] =
+                [(&output, index), (&theirs, index ^ 1)].map(|(all, index)| &all[blocks.start(index)..][..lens[index]]);
+            assert_eq!(into, from, "{index}");
+        }
+    });
+}
+
+/// As soon as a call is over, also of who only gives.
+#[test]
+fn members_write_to_what_they_gave_anew_when_a_call_is_over() {
+    run(3, |me, host| {
+        let len = PIECE;
+        let (equal, lens) = (Blocks::Equal(len), [len; 3]);
+        let all = |call: usize| (0..3).flat_map(|rank| input(rank + call, len)).collect::<Vec<u8>>();
+        let ring = [2, 1].map(|step| Some((me as u32 + step) % 3));
+        for call in 0..8 {
+            let (root, what) = (call % 3, format!("rank {me}, call {call}"));
+            let mut data = if me == root { input(call, len) } else { vec![0; len] };
+            at_once(host.broadcast(root, &mut data, &mut Thread)).unwrap();
+            assert!(data == input(call, len), "broadcast: {what}");
+            data.fill(0xee);
+
+            let (mut own, mut output) = (input(me + call, len), vec![0; 3 * len]);
+            let room = (me == root).then_some((&mut output[..], equal));
+            at_once(host.gather(root, Some(&own), room, &mut Thread)).unwrap();
+            own.fill(0xee);
+            assert!(me != root || output == all(call), "gather: {what}");
+
+            let (mut given, mut block) = (all(call), vec![0; len]);
+            let of_root = (me == root).then_some(&given[..]);
+            at_once(host.scatter(root, len, of_root, Some(&mut block), &mut Thread)).unwrap();
+            given.fill(0xee);
+            assert!(block == input(me + call, len), "scatter: {what}");
+
+            let (mut given, mut block) = (all(call), vec![0; len]);
+            let of_root = (me == root).then_some((&given[..], Blocks::Lens(&lens)));
+            at_once(host.scatter_varying(root, of_root, Some(&mut block), &mut Thread)).unwrap();
+            given.fill(0xee);
+            assert!(block == input(me + call, len), "scatter_varying: {what}");
+
+            let (mut own, mut output) = (input(me + call, len), vec![0; 3 * len]);
+            at_once(host.allgather(equal, Some(&own), &mut output, &mut Thread)).unwrap();
+            own.fill(0xee);
+            assert!(output == all(call), "allgather: {what}");
+
+            let theirs: Vec<u8> = (0..3).flat_map(|rank| input(rank + call + me, len)).collect();
+            let (mut given, mut output) = (theirs.clone(), vec![0; 3 * len]);
+            at_once(host.alltoall(len, Some(&given), &mut output, &mut Thread)).unwrap();
+            given.fill(0xee);
+            assert!(output == theirs, "alltoall: {what}");
+
+            let (mut given, mut output) = (theirs.clone(), vec![0; 3 * len]);
+            let (to, from) = ((Some(&given[..]), equal), (&mut output[..], equal));
+            at_once(host.alltoall_varying(to, from, &mut Thread)).unwrap();
+            given.fill(0xee);
+            assert!(output == theirs, "alltoall_varying: {what}");
+
+            let (mut own, mut output) = (input(me + call, len), vec![0; 2 * len]);
+            at_once(host.neighbor_allgather((&ring, &ring), &own, (&mut output, equal), &mut Thread)).unwrap();
+            own.fill(0xee);
+            let sides = [2, 1].map(|step| input((me + step) % 3 + call, len)).concat();
+            assert!(output == sides, "neighbor_allgather: {what}");
+
+            let (mut given, mut output) = ([input(me, len), input(me, len)].concat(), vec![0; 2 * len]);
+            at_once(host.neighbor_alltoall(&ring, (&given, equal), (&mut output, equal), &mut Thread)).unwrap();
+            given.fill(0xee);
+            let sides = [2, 1].map(|step| input((me + step) % 3, len)).concat();
+            assert!(output == sides, "neighbor_alltoall: {what}");
+        }
+    });
+}
+
 /// Blocks as long as each other, and others; nobody knows yet how quick copies are.
 #[test]
 fn blocks_of_two_are_read_where_they_are_when_they_are_longer_than_a_short_array() {

@@ -5,9 +5,15 @@ use super::*;
 /// What a rank does in a call.
 type Part = fn(&mut Host) -> Result<(), NonZeroU32>;
 
+/// Blocks of these lengths for each neighbour, and as long ones from them.
+fn neighbors(host: &mut Host, ranks: &[Option<u32>], given: &[u8], lens: &[usize]) -> Result<(), NonZeroU32> {
+    let (mut output, blocks) = (vec![0; given.len()], Blocks::Lens(lens));
+    at_once(host.neighbor_alltoall(ranks, (given, blocks), (&mut output, blocks), &mut Thread))
+}
+
 #[test]
 fn calls_that_do_not_fit_fail_everywhere() {
-    let cases: [(&str, Part, Part); 8] = [
+    let cases: [(&str, Part, Part); 10] = [
         (
             "another root, of few bytes",
             |host| host.broadcast_few(if host.me() == 2 { 1 } else { 0 }, &mut [0; 8], &mut Thread),
@@ -43,6 +49,16 @@ fn calls_that_do_not_fit_fail_everywhere() {
             "a longer block",
             |host| at_once(host.scatter_varying(0, Some((&[0; 9], Blocks::Equal(3))), None, &mut Thread)),
             |host| at_once(host.scatter_varying(0, None, Some(&mut [0; 4]), &mut Thread)),
+        ),
+        (
+            "more neighbours",
+            |host| neighbors(host, &[Some(1), None], &[0; 3], &[1, 2]),
+            |host| neighbors(host, &[None, None, None, Some(0)], &[0; 4], &[1; 4]),
+        ),
+        (
+            "more neighbours, and what is behind a table looks as if it were of it",
+            |host| neighbors(host, &[Some(1), None], &[0x60, 0xea, 4, 0, 0, 0, 0, 0, 0], &[4, 5]),
+            |host| neighbors(host, &[None, None, None, Some(0)], &[0; 16], &[4; 4]),
         ),
         (
             "a longer array",

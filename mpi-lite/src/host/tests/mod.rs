@@ -5,6 +5,7 @@ mod failures;
 mod few;
 mod reductions;
 mod sleep;
+mod waits;
 
 use std::cell::Cell;
 use std::sync::{Barrier, Mutex};
@@ -12,6 +13,7 @@ use std::sync::{Barrier, Mutex};
 use super::*;
 use crate::coll::tests::composed::{COMPOSE, combined, compose, input};
 use crate::coll::{Blocks, Reduction};
+pub(super) use waits::Bereft;
 
 /// A rank that reads its own process's memory.
 pub(super) struct Thread;
