@@ -119,7 +119,6 @@ impl Host {
     ) -> Result<(), P::Error> {
         let what = What::new(What::SCAN, 1);
         if let Some(input) = input {
-            self.fits::<P>(input.len(), output.len())?;
             output.copy_from_slice(input);
         }
         if self.me > 0 {
@@ -195,7 +194,6 @@ impl Host {
             (Some(input), block) => {
                 self.slots.show_few(what, &input[..whole], peers)?;
                 if let Some(block) = block {
-                    self.fits::<P>(block.len(), len)?;
                     block.copy_from_slice(&input[at..at + len]);
                 }
             }
@@ -219,7 +217,6 @@ impl Host {
         if let Some((input, blocks)) = input {
             self.show_blocks_few(detail, self.size, input, blocks, peers)?;
             if let Some(block) = block {
-                self.fits::<P>(block.len(), blocks.len(self.me))?;
                 block.copy_from_slice(&input[blocks.start(self.me)..][..blocks.len(self.me)]);
             }
         } else {
@@ -347,7 +344,6 @@ impl Host {
             if member != self.me {
                 self.take_few(what, member, (into.len(), 0), into, peers)?;
             } else if let Some(own) = own {
-                self.fits::<P>(own.len(), into.len())?;
                 into.copy_from_slice(own);
             }
         }

@@ -44,7 +44,6 @@ impl Host {
                 }
                 self.take(what, member, (into.len(), 0), into, most, peers)?;
             } else if let Some(own) = own {
-                self.fits::<P>(own.len(), into.len())?;
                 into.copy_from_slice(own);
             }
         }

@@ -103,7 +103,8 @@ pub fn at_once<F: Future>(call: F) -> F::Output {
 /// Members' calls do not fit.
 pub const DIFFER: NonZeroU32 = NonZeroU32::MIN;
 
-/// The members' common memory, and our place among them. All members make the same calls in the same order.
+/// The members' common memory, and our place among them. All members make the same calls in the same order, each with arrays of its own
+/// that fit its call (`coll::Call::fits`).
 ///
 /// A call that ends with an error has left the others waiting: then [`Self::fail`] is to be called, and nothing more can be
 /// done with this.

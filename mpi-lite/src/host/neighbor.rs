@@ -58,7 +58,7 @@ impl Host {
     }
 
     async fn await_readers<P: Peers>(&self, readers: &[Option<u32>], peers: &mut P) -> Result<(), P::Error> {
-        for (_, reader) in present(readers).filter(|(_, reader)| *reader != self.me) {
+        for (_, reader) in present(readers) {
             self.slots.await_taken_by(reader, peers).await?;
         }
         Ok(())

@@ -19,7 +19,6 @@ impl Host {
             let long = !self.slots.show_now(what, &input[..whole], peers)
                 && self.offer(what, &input[..whole], self.short_parted(), peers).await?;
             if let Some(block) = block {
-                self.fits::<P>(block.len(), len)?;
                 block.copy_from_slice(&input[at..at + len]);
             }
             self.slots.finish(peers);
@@ -47,7 +46,6 @@ impl Host {
         if let Some((input, blocks)) = input {
             let long = self.show_blocks(detail, self.size, input, blocks, peers).await?;
             if let Some(block) = block {
-                self.fits::<P>(block.len(), blocks.len(self.me))?;
                 block.copy_from_slice(&input[blocks.start(self.me)..][..blocks.len(self.me)]);
             }
             self.slots.finish(peers);
