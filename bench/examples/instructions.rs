@@ -30,7 +30,7 @@ fn main() -> ExitCode {
 /// What runs under callgrind, and how it is called.
 type Study = (&'static str, fn(u64));
 
-const STUDIES: [Study; 14] = [
+const STUDIES: [Study; 16] = [
     ("mem raw ping-pong", |messages| raw_ping_pong(on_fabric(), messages)),
     ("mem proto ping-pong", |messages| proto_ping_pong(on_fabric(), messages)),
     ("mem proto flood", |messages| proto_flood(on_fabric(), messages)),
@@ -43,15 +43,17 @@ const STUDIES: [Study; 14] = [
     ("shm am flood", |messages| am_flood(on_shared_memory(), messages)),
     ("shm mpi ping-pong", |messages| mpi::ping_pong(on_shared_memory(), messages)),
     ("shm mpi flood", |messages| mpi::flood(on_shared_memory(), messages)),
-    ("memif raw ping-pong", |messages| raw_ping_pong(on_memif(), messages)),
-    ("memif proto ping-pong", |messages| proto_ping_pong(on_memif(), messages)),
+    ("memif raw ping-pong", |messages| raw_ping_pong(on_pair("memif:"), messages)),
+    ("memif proto ping-pong", |messages| proto_ping_pong(on_pair("memif:"), messages)),
+    ("vhost raw ping-pong", |messages| raw_ping_pong(on_pair("vhost:/tmp/"), messages)),
+    ("vhost proto ping-pong", |messages| proto_ping_pong(on_pair("vhost:/tmp/"), messages)),
 ];
 
 fn table() -> ExitCode {
     println!("{:<22}{:>10}{:>10}", "8 B", "send", "receive");
-    let dpdk = dpdk::try_start().inspect_err(|lacks| eprintln!("memif is left out: {lacks}"));
+    let dpdk = dpdk::try_start().inspect_err(|lacks| eprintln!("memif and vhost are left out: {lacks}"));
     for (study, _) in STUDIES {
-        if study.starts_with("memif") && dpdk.is_err() {
+        if (study.starts_with("memif") || study.starts_with("vhost")) && dpdk.is_err() {
             continue;
         }
         let Some((send, receive)) = per_message(study, "send_side").zip(per_message(study, "receive_side")) else {
@@ -355,8 +357,9 @@ fn on_shared_memory() -> (ShmNic, ShmNic) {
     (open(0), open(1))
 }
 
-fn on_memif() -> (dpdk::Pair, dpdk::Pair) {
-    let name = format!("memif:instructions-{}", std::process::id());
+/// `place`: what stands before a name.
+fn on_pair(place: &str) -> (dpdk::Pair, dpdk::Pair) {
+    let name = format!("{place}instructions-{}", std::process::id());
     let open = |device| dpdk::Pair::open(&dpdk::Config::new(device)).expect("DPDK was there before");
     (open(format!("{name},server")), open(name))
 }
