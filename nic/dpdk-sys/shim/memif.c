@@ -15,6 +15,7 @@
 #include "memif.h"
 #include "guard.h"
 #include "lives.h"
+#include "own_user.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -179,15 +180,6 @@ static rte_intr_callback_fn guard(rte_intr_callback_fn handler)
 		return guarded[at];
 	}
 	return handler;
-}
-
-/* Whether the process at the other end of a socket is our own user's. One that listens has itself there. */
-static int is_own_user(int fd)
-{
-	struct ucred peer;
-	socklen_t len = sizeof(peer);
-
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == geteuid();
 }
 
 EXPORT int rte_intr_callback_register(const struct rte_intr_handle *handle, rte_intr_callback_fn handler, void *arg)

@@ -5,18 +5,23 @@
  * For that the driver's callbacks go through us: it registers them by rte_vhost_driver_callback_register, which this object defines too.
  * The loader finds ours first (memif.c). The library itself is that of the driver, which is there only where it is installed.
  *
- * The library lets a second client in, and the driver takes it for the first. Here it is turned away when it comes. */
+ * The library lets a second client in, and the driver takes it for the first. Here it is turned away when it comes, and so is another
+ * user's, who may have come before the socket had its mode. */
 #define _GNU_SOURCE
 #define ALLOW_EXPERIMENTAL_API
 #include "vhost.h"
 #include "guard.h"
 #include "lives.h"
+#include "own_user.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include <linux/virtio_net.h>
 #include <linux/virtio_ring.h>
@@ -176,12 +181,37 @@ static void destroy_device(int client)
 	guard_let_in();
 }
 
+/* Closes a server's sockets, of which the library does not tell the numbers, in programs that we start: one that outlives us must not keep
+ * the other end waiting for our end, nor the place. 0: another user's process is at one of them. */
+static int look_after_sockets(const struct server *server)
+{
+	DIR *numbers = opendir("/proc/self/fd");
+	struct dirent *number;
+	int are_own = 1;
+
+	while (numbers != NULL && (number = readdir(numbers)) != NULL) {
+		struct sockaddr_un at;
+		socklen_t len = sizeof(at);
+		int fd = atoi(number->d_name);
+
+		memset(&at, 0, sizeof(at));
+		if (getsockname(fd, (struct sockaddr *)&at, &len) != 0 || at.sun_family != AF_UNIX ||
+		    strncmp(at.sun_path, server->path, sizeof(at.sun_path)) != 0)
+			continue;
+		fcntl(fd, F_SETFD, FD_CLOEXEC);
+		are_own = are_own && is_own_user(fd);
+	}
+	if (numbers != NULL)
+		closedir(numbers);
+	return are_own;
+}
+
 static int new_connection(int client)
 {
 	struct server *server = server_of(client);
 	int is_first = 0;
 
-	if (server == NULL)
+	if (server == NULL || !look_after_sockets(server))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (server->client == NOBODY) {
@@ -272,6 +302,11 @@ void vhost_begins(uint16_t port, void *pool)
 
 void vhost_ends(void)
 {
+	pthread_mutex_lock(&lock);
+	for (struct server *server = servers; server != NULL; server = server->next)
+		if (server->port == configuring)
+			look_after_sockets(server);
+	pthread_mutex_unlock(&lock);
 	configuring = -1;
 	pool_of_it = NULL;
 }

@@ -17,7 +17,7 @@
 //! - A process that was forked and did not execute another program keeps its parent's end open: a parent that is killed is gone
 //!   only when that child is.
 //! - Nothing in a frame is checked, so the other end has to be a process of our own user, as with `shm`: others are turned
-//!   away, by the shim at a memif, by the socket's mode and owner at vhost. So a switch can't be at the other end either.
+//!   away, by the shim, and at vhost by the socket's mode and owner before that. So a switch can't be at the other end either.
 
 use std::ops::Deref;
 

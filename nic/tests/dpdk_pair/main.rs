@@ -11,6 +11,7 @@ mod stage;
 mod strangers;
 
 use std::io::Write;
+use std::process::{Command, Stdio};
 
 use sidelane_nic::dpdk::{Config, Dpdk, OpenError, Pair};
 use sidelane_nic::time::Duration;
@@ -41,6 +42,13 @@ fn other_side() {
     // Until it is told to close, or is killed.
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
+    if line == "start\n" {
+        let mut outlives = Command::new("sleep");
+        outlives.arg("10").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut outlives = outlives.spawn().unwrap();
+        println!("\nstarted");
+        outlives.wait().unwrap();
+    }
     if line == "listen\n" {
         println!("\nheard {:?}", receive(&mut pair));
     }
@@ -79,6 +87,27 @@ fn what_was_sent_before_a_kill_arrives() {
         let Some(mut stage) = Stage::new(kind, name, here, there, RING) else { return };
         stage.other.kill();
         stage.expect_all(RING);
+    }
+}
+
+#[test]
+fn a_program_that_a_killed_one_had_started_keeps_none_of_its_ends_open() {
+    for (kind, (name, here, there)) in both([("parent-client", ",server", ""), ("parent-server", "", ",server")]) {
+        let Some(mut stage) = Stage::new(kind, name, here, there, RING) else { return };
+        stage.other.say("start");
+        stage.other.heard("started");
+        stage.other.kill();
+        stage.expect_all(RING);
+    }
+    let _turn = alone();
+    for kind in Kind::ALL {
+        let server = format!("{},server", kind.device("parent-alone"));
+        let mut other = start(&server, 0, HERE.parse().unwrap());
+        other.heard("flushed");
+        other.say("start");
+        other.heard("started");
+        other.kill();
+        Pair::open(&Config::new(server)).expect("nobody serves there any more");
     }
 }
 

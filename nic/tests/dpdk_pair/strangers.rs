@@ -1,8 +1,11 @@
 //! Who comes to a server's socket and is no peer, and memif's handlers that see to such.
 #![allow(unsafe_code)] // Sockets, and another user's thread.
 
+use std::fs::Permissions;
+use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,7 +14,7 @@ use sidelane_nic::dpdk::{Config, Dpdk, OpenError, Pair};
 
 use crate::libdpdk;
 use crate::patience::until;
-use crate::stage::{HERE, Kind, THERE, alone, open, receive, send};
+use crate::stage::{HERE, Kind, PATIENCE, THERE, alone, open, receive, send};
 
 /// Only root can be somebody else for a moment.
 #[test]
@@ -35,7 +38,7 @@ fn a_process_of_another_user_is_turned_away_before_a_word_is_said() {
     assert!(is_greeted(&name, Some(NOBODY)).unwrap(), "a switch of another user is not let in");
 }
 
-/// As the file's mode has it, which is all that vhost's library goes by.
+/// As the file's mode has it, which is all that vhost's library goes by, and as the shim has it.
 #[test]
 fn a_vhost_pair_s_socket_is_for_our_own_user_alone() {
     let _turn = alone();
@@ -52,6 +55,16 @@ fn a_vhost_pair_s_socket_is_for_our_own_user_alone() {
         std::os::unix::fs::chown(&socket, Some(NOBODY), None).unwrap();
         assert!(matches!(Pair::open(&client), Err(OpenError::NobodyThere { .. })), "another user's server is trusted");
         std::os::unix::fs::chown(&socket, Some(0), None).unwrap();
+        // As it may be until the file has its mode.
+        std::fs::set_permissions(&socket, Permissions::from_mode(0o666)).unwrap();
+        let place = socket.clone();
+        let stranger = std::thread::spawn(move || {
+            assert!(becomes(NOBODY));
+            let mut stranger = UnixStream::connect(place).unwrap();
+            stranger.set_read_timeout(Some(PATIENCE.into())).unwrap();
+            stranger.read(&mut [0]).expect("another user is let in")
+        });
+        assert_eq!(stranger.join().unwrap(), 0);
     }
     Pair::open(&client).unwrap();
     drop(pair);
@@ -94,17 +107,17 @@ fn a_second_client_of_a_vhost_pair_is_turned_away_and_the_first_has_its_server()
 /// Whether memif's server at this abstract socket says Hello to a process of that user. `None`: we can't be that.
 fn is_greeted(name: &str, user: Option<libc::uid_t>) -> Option<bool> {
     let name = name.to_owned();
-    // The call behind libc's own: of this thread alone.
-    let thread = std::thread::spawn(move || {
-        if let Some(user) = user {
-            // SAFETY: they take numbers, and give one.
-            if unsafe { libc::geteuid() == user || libc::syscall(libc::SYS_setresuid, -1, user, -1) != 0 } {
-                return None;
-            }
-        }
-        Some(hears_a_word(&dial(&name)))
+    let thread = std::thread::spawn(move || match user {
+        Some(user) if !becomes(user) => None,
+        _ => Some(hears_a_word(&dial(&name))),
     });
     thread.join().unwrap()
+}
+
+/// Makes this thread, which should have no other work, that user's. False: we can't be that.
+fn becomes(user: libc::uid_t) -> bool {
+    // SAFETY: they take numbers, and give one. The call behind libc's own is of this thread alone.
+    unsafe { libc::geteuid() != user && libc::syscall(libc::SYS_setresuid, -1, user, -1) == 0 }
 }
 
 /// Who has come to memif's server at this abstract socket.
