@@ -420,10 +420,16 @@ static int rx_fd(uint16_t port, uint16_t queue)
 	return rte_eth_dev_rx_intr_ctl_q_get_fd(port, queue);
 }
 
+/* vhost's library writes its client's memory there, and frees that with no lock against it (22.11: rte_vhost_enable_guest_notification,
+ * vhost_destroy_device). So for the guard these two are bursts. */
 static int rx_arm(uint16_t port, uint16_t queue)
 {
-	int result = rte_eth_dev_rx_intr_enable(port, queue);
+	uint32_t *under_way = &queues[port][queue].rx;
+	int result;
 
+	guard_enter(under_way);
+	result = rte_eth_dev_rx_intr_enable(port, queue);
+	guard_leave(under_way);
 	/* Drivers only store a word for the other side; the look at the ring that follows must not come before that. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return result;
@@ -431,7 +437,13 @@ static int rx_arm(uint16_t port, uint16_t queue)
 
 static int rx_disarm(uint16_t port, uint16_t queue)
 {
-	return rte_eth_dev_rx_intr_disable(port, queue);
+	uint32_t *under_way = &queues[port][queue].rx;
+	int result;
+
+	guard_enter(under_way);
+	result = rte_eth_dev_rx_intr_disable(port, queue);
+	guard_leave(under_way);
+	return result;
 }
 
 _Static_assert(SL_CACHE_NONE == LCORE_ID_ANY, "a thread without a number is one without a cache");
