@@ -238,7 +238,7 @@ impl Dpdk {
             interrupt: port.wakes.then(|| Interrupt::new(port.shim, queue)).flatten(),
             port,
         };
-        // The client of a memif lends the server its slots while it receives, so until then no frame can come.
+        // A pair's client lends the server its slots while it receives, so until then no frame can come.
         dpdk.has_unread();
         Ok(dpdk)
     }
