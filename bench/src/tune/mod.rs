@@ -198,7 +198,7 @@ fn built_in(nic: NicKind) -> Limits {
     let config = Config::default();
     match nic {
         nic if is_on_host(nic) => config.on_host,
-        NicKind::Memif => config.paired,
+        NicKind::Memif | NicKind::Vhost => config.paired,
         _ => config.off_host,
     }
 }
@@ -291,6 +291,11 @@ mod tests {
         assert_eq!(of(1000, 100, 500, Limits::NEVER), [1000], "what is put was eager before");
         assert_eq!(of(1000, 100, 2000, 4000), [1000, 2099, 4099]);
         assert_eq!(of(0, 0, 0, 4000), [3999]);
+    }
+
+    #[test]
+    fn what_is_built_in_for_both_kinds_of_pairs_is_what_pairs_have() {
+        assert_eq!([NicKind::Memif, NicKind::Vhost].map(built_in), [Config::default().paired; 2]);
     }
 
     #[test]
