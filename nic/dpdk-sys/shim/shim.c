@@ -92,10 +92,15 @@ static void watch_lives(uint16_t port)
 /* Starts a port whose queues are set up. */
 static int start(uint16_t port)
 {
-	int result;
+	int serves_vhost = is_of(port, "net_vhost"), result;
 
 	memif_start_begins(port, pairs[port]);
+	/* A client's start waits for its server, which may be of this process. */
+	if (serves_vhost)
+		vhost_lock();
 	result = rte_eth_dev_start(port);
+	if (serves_vhost)
+		vhost_unlock();
 	memif_start_ends();
 	return result;
 }
@@ -142,13 +147,15 @@ static void stop_now(void *arg)
 }
 
 /* memif's stop frees what its interrupt handler frees too when the peer goes at the same moment, with no lock between
- * them (rte_eth_memif.c, memif_disconnect): on the handler's own thread they come one after the other. */
+ * them (rte_eth_memif.c, memif_disconnect): on the handler's own thread they come one after the other. So does what a look at a
+ * virtio-user's link leaves to that thread where its server is gone, with the device that is freed then (22.11:
+ * vhost_user_update_link_state). */
 static int stop(uint16_t port, int for_good)
 {
 	struct stop stop = { .port = port, .for_good = for_good,
 			     .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER };
 
-	if (!is_memif(port) || rte_eal_alarm_set(1, stop_now, &stop) != 0) {
+	if (!(is_memif(port) || is_of(port, "net_virtio_user")) || rte_eal_alarm_set(1, stop_now, &stop) != 0) {
 		int result = rte_eth_dev_stop(port);
 
 		lives_end(port);

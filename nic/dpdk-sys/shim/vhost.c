@@ -56,6 +56,8 @@ struct server {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct server *servers;
+/* Held while a server's port starts or a client comes. */
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 /* This thread configures this port, with this pool. */
 static __thread int configuring = -1;
 static __thread void *pool_of_it;
@@ -166,6 +168,19 @@ static void take_out(uint16_t port, void *arg)
 			      sizeof(struct virtio_net_hdr);
 	keep_from(end->server, &ring, next);
 	free(ring.memory);
+}
+
+static int new_device(int client)
+{
+	struct server *server = server_of(client);
+	int result;
+
+	if (server == NULL)
+		return -1;
+	vhost_lock();
+	result = server->driver->new_device(client);
+	vhost_unlock();
+	return result;
 }
 
 static void destroy_device(int client)
@@ -281,6 +296,7 @@ EXPORT int rte_vhost_driver_callback_register(const char *path, struct rte_vhost
 	strcpy(server->path, path);
 	server->driver = driver;
 	server->ops = *driver;
+	server->ops.new_device = new_device;
 	server->ops.destroy_device = destroy_device;
 	server->ops.new_connection = new_connection;
 	server->ops.destroy_connection = destroy_connection;
@@ -309,6 +325,16 @@ void vhost_ends(void)
 	pthread_mutex_unlock(&lock);
 	configuring = -1;
 	pool_of_it = NULL;
+}
+
+void vhost_lock(void)
+{
+	pthread_mutex_lock(&starting);
+}
+
+void vhost_unlock(void)
+{
+	pthread_mutex_unlock(&starting);
 }
 
 void vhost_forget(uint16_t port)

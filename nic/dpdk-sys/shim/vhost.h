@@ -8,6 +8,10 @@
  * frames that it receives. */
 void vhost_begins(uint16_t port, void *pool);
 void vhost_ends(void);
+/* Around the start of a server's port: its driver looks for a client and then says that it is started, and where a client comes does that the other
+ * way round, with no lock between them (22.11: eth_dev_start, new_device). One that comes in between has its queues never set. */
+void vhost_lock(void);
+void vhost_unlock(void);
 /* The port is closed, and serves nobody any more. */
 void vhost_forget(uint16_t port);
 
