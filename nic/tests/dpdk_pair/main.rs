@@ -243,29 +243,32 @@ fn ends_that_are_not_opened_alike_do_not_find_each_other() {
             let text = error.to_string();
             assert!(text.contains("`lossy` as here") && text.contains("`secret=`"), "{text}");
         };
-        let other_mtu = Config { mtu: Some(9000), ..client.clone() };
-        let shared = Config { shared: true, ..client.clone() };
-        {
-            let mut here = Pair::open(&server).unwrap();
-            std::thread::scope(|scope| {
-                // Each waits for its server for a while.
-                scope.spawn(|| nobody(Dpdk::open(&client).map(drop)));
-                scope.spawn(|| nobody(Dpdk::open(&shared).map(drop)));
-                scope.spawn(|| nobody(Pair::open(&other_mtu).map(drop)));
-            });
-            // Nothing of that disturbs whoever comes then.
-            let mut there = Pair::open(&client).unwrap();
-            let link = there.link(here.caps().addr).unwrap();
-            send(&mut there, link, 5);
-            there.flush();
-            assert_eq!(receive(&mut here), 5);
-        }
-        if matches!(kind, Kind::Memif) {
-            let _here = Pair::open(&Config::new(format!("{device},server,secret=one"))).unwrap();
-            nobody(Pair::open(&Config::new(format!("{device},secret=other"))).map(drop));
-        }
-        let _here = Dpdk::open(&server).unwrap();
-        nobody(Pair::open(&client).map(drop));
+        // Each by a name of its own, as a device opens once at a time in a process.
+        let as_another = |number: u8| Config::new(format!("{device},mac=02:00:00:00:00:{number:02x}"));
+        let other_mtu = Config { mtu: Some(9000), ..as_another(3) };
+        let shared = Config { shared: true, ..as_another(4) };
+        let secret = matches!(kind, Kind::Memif).then(|| kind.device("secret"));
+        let of_lossy = kind.device("lossy");
+        let mut here = Pair::open(&server).unwrap();
+        let _lossy = Dpdk::open(&Config::new(format!("{of_lossy},server"))).unwrap();
+        let _secret =
+            secret.as_ref().map(|device| Pair::open(&Config::new(format!("{device},server,secret=one"))).unwrap());
+        std::thread::scope(|scope| {
+            // Each waits for its server for a while.
+            scope.spawn(|| nobody(Dpdk::open(&client).map(drop)));
+            scope.spawn(|| nobody(Dpdk::open(&shared).map(drop)));
+            scope.spawn(|| nobody(Pair::open(&other_mtu).map(drop)));
+            scope.spawn(|| nobody(Pair::open(&Config::new(of_lossy.clone())).map(drop)));
+            if let Some(device) = &secret {
+                scope.spawn(move || nobody(Pair::open(&Config::new(format!("{device},secret=other"))).map(drop)));
+            }
+        });
+        // Nothing of that disturbs whoever comes then.
+        let mut there = Pair::open(&client).unwrap();
+        let link = there.link(here.caps().addr).unwrap();
+        send(&mut there, link, 5);
+        there.flush();
+        assert_eq!(receive(&mut here), 5);
         assert!(matches!(Pair::open(&shared), Err(OpenError::NoPair(_))));
         assert!(matches!(Pair::open(&Config::new("net_null0")), Err(OpenError::NoPair(_))));
     }
