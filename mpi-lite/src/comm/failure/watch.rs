@@ -273,3 +273,70 @@ const LEFT_MAX: usize = 4096;
 /// What is kept of communicators that are being made. A process says a word of one agreement, and Revoke, before all have it: a thousand
 /// processes in the worst case that anybody has seen; the oldest are of communicators that are no more.
 const EARLY_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adi::{Config, Process};
+
+    /// A process on a device of its own, which sends nothing before a turn.
+    fn alone() -> (Device, Failures) {
+        let device = Device::open(0, vec![Process::here("", &[])], Vec::new(), &Config::default()).unwrap();
+        (device, Failures::new(0, 99))
+    }
+
+    fn add(failures: &mut Failures, device: &mut Device, id: u32, processes: &[u32]) -> Name {
+        let name = Name::of(id, processes);
+        failures.add(device, name, processes.into(), 4 * id..4 * id + 4, None);
+        name
+    }
+
+    #[test]
+    fn of_agreements_that_all_have_left_none_is_kept() {
+        let (mut device, mut failures) = alone();
+        let name = add(&mut failures, &mut device, 2, &[0]);
+        for _ in 0..3 {
+            let number = failures.begin(&mut device, name, vec![1]);
+            assert!(failures.poll(name, number).is_some());
+            assert_eq!(failures.circles[&name].agreements.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_communicator_in_whose_agreement_others_may_be_is_kept_when_it_is_left() {
+        let (mut device, mut failures) = alone();
+        let name = add(&mut failures, &mut device, 2, &[0, 1]);
+        failures.begin(&mut device, name, vec![1]);
+        assert!(!failures.forget(name) && failures.circles.contains_key(&name));
+        let unused = add(&mut failures, &mut device, 3, &[0, 1]);
+        assert!(failures.forget(unused) && !failures.circles.contains_key(&unused));
+    }
+
+    #[test]
+    fn of_communicators_that_are_left_so_many_are_kept_and_the_newest() {
+        let (mut device, mut failures) = alone();
+        let left = LEFT_MAX as u32 + 3;
+        for id in 0..left {
+            let name = add(&mut failures, &mut device, id, &[0]);
+            failures.revoke(&mut device, name);
+            assert!(!failures.forget(name));
+        }
+        assert_eq!((failures.circles.len(), failures.left.len()), (LEFT_MAX, LEFT_MAX));
+        let is_kept = |id| failures.circles.contains_key(&Name::of(id, &[0]));
+        assert_eq!([2, 3, left - 1].map(is_kept), [false, true, true]);
+    }
+
+    #[test]
+    fn of_what_is_said_early_so_much_is_kept_and_the_newest() {
+        let (mut device, mut failures) = alone();
+        for id in 0..EARLY_MAX as u32 + 3 {
+            failures.hear(&mut device, 0, Record::Revoke.write(Name::of(id, &[0])));
+        }
+        assert_eq!(failures.early.len(), EARLY_MAX);
+        let revoked = [2, 3].map(|id| {
+            add(&mut failures, &mut device, id, &[0]);
+            device.is_revoked(4 * id)
+        });
+        assert_eq!((revoked, failures.early.len()), ([false, true], EARLY_MAX - 1));
+    }
+}
