@@ -108,8 +108,13 @@ fn who_has_done_its_part_may_go_while_another_one_is_awaited() {
         let mut turns = 0;
         let mut come = || {
             turns += 1;
-            let member = if turns == 1 { &mut one } else { &mut other };
-            at_once(member.gather(0, Some(&[turns]), None, &mut Thread)).unwrap();
+            let (member, given) = match turns {
+                1 => (&mut one, 1),
+                // Only the other one is awaited now.
+                2 => return,
+                _ => (&mut other, 2),
+            };
+            at_once(member.gather(0, Some(&[given]), None, &mut Thread)).unwrap();
         };
         let (mut peers, mut output) = (Bereft { act: &mut come, gone: &[1] }, [9; 3]);
         let room = Some((&mut output[..], Blocks::Equal(1)));
@@ -131,7 +136,12 @@ fn who_has_taken_what_was_shown_may_go_while_another_one_is_behind() {
         let mut turns = 0;
         let mut take = || {
             turns += 1;
-            let member = if turns % 2 == 1 { &mut one } else { &mut other };
+            let member = match turns % 3 {
+                1 => &mut one,
+                // Only the other one is awaited now.
+                2 => return,
+                _ => &mut other,
+            };
             while at_once(member.broadcast(0, &mut vec![0; len], &mut Once)).is_ok() {}
         };
         let mut peers = Bereft { act: &mut take, gone: &[1] };
