@@ -147,6 +147,7 @@ fn one_under_way_is_waited_for_with_others_and_not_cancelled() {
             [exchange, comm.start_recv(one.as_mut_ptr().cast(), 1, &int, other.into(), Some(2)).unwrap()]
         };
         assert_eq!(comm.local().cancel(&all[0]), Err(ErrorClass::Request));
+        assert_eq!(comm.local().cancel(&Pending::Done(Status::EMPTY)), Ok(()), "it is over, and was not waited for");
         let (first, status) = comm.local().wait_any(&mut all).unwrap();
         assert_eq!((first, status.source, status.bytes), (0, Some(other), 4));
         comm.send(&[5u32], other, 2).unwrap();

@@ -555,6 +555,8 @@ fn all_are_tested_as_far_as_they_can_end() {
         let mut all = [receive.unwrap()];
         let told = comm.local().test_all(&mut all).map(|all| all[0].error);
         assert_eq!(told, Some(Some(ErrorClass::ProcFailedPending)));
+        let seen = comm.local().look(&mut all[0]).and_then(|status| status.error);
+        assert_eq!(seen, Some(ErrorClass::ProcFailedPending));
         comm.failure_ack();
         assert_eq!(comm.local().test_all(&mut all), None);
         let [mut receive] = all;
