@@ -53,15 +53,18 @@ impl Ranks {
                 give_up(host, &mut Waiting::new(turns, members, &mut self.wake), error);
             }
         }
-        met.map(|met| hosts.filter(|_| met))
+        met.map(|()| hosts)
     }
 
-    /// Finds out whether all have joined, and what they can. False if somebody has not.
-    fn meet<const N: usize>(&mut self, turns: &mut impl Turns, hosts: &mut Option<[Host; N]>) -> Result<bool, Error> {
+    /// Finds out whether all have joined, and what they can. If somebody has not, nobody has.
+    fn meet<const N: usize>(&mut self, turns: &mut impl Turns, hosts: &mut Option<[Host; N]>) -> Result<(), Error> {
         let (rank, size) = (self.rank, self.processes.len());
         let (mut have, all) = (vec![0; size], Call::Allgather { len: 1 });
         self.call_by_messages(turns, all, Some(&[u8::from(hosts.is_some())]), &mut have, &mut |_, _| ())?;
-        let Some(hosts) = hosts.as_mut().filter(|_| !have.contains(&0)) else { return Ok(false) };
+        if have.contains(&0) {
+            *hosts = None;
+        }
+        let Some(hosts) = hosts else { return Ok(()) };
         // Whether all can read each other's memory: that depends on whose it is (ptrace(2), "dumpable"), so each is looked at by one.
         let word = 0u64;
         let mut words = vec![0; size * 8];
@@ -81,6 +84,26 @@ impl Ranks {
             let members = members(self.context, rank, &self.processes, &self.whole);
             at_once(host.allow_reads(can, &mut Waiting::new(turns, members, &mut self.wake)))?;
         }
-        Ok(true)
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::adi::{Config, in_threads};
+
+    #[test]
+    fn memory_that_one_could_not_join_is_nobodys() {
+        in_threads(3, &Config::default(), |mut device| {
+            let own = device.own() as usize;
+            let mut ranks = Ranks::new(&device, 5, own, vec![0, 1, 2], Arc::default());
+            let mut hosts = (own != 1).then(|| [Host::create(3, 3).unwrap()]);
+            assert_eq!(ranks.meet(&mut device, &mut hosts), Ok(()));
+            assert!(hosts.is_none());
+            device.close(sidelane_nic::time::Duration::from_millis(2_000));
+        });
     }
 }
