@@ -412,9 +412,8 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if context::is_agreed_on(self.id) {
             let members = failure::members(&self.group, self.remote.as_ref());
-            let ranks = Arc::clone(&self.ranks);
             let room = self.room.clone();
-            self.local.leave(Left { id: self.id, name: self.in_failures, members, ranks, room });
+            self.local.leave(Left { id: self.id, name: self.in_failures, members, room });
         }
     }
 }

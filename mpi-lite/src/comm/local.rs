@@ -12,7 +12,6 @@ use super::Communicator;
 use super::ErrorClass;
 use super::Status;
 use super::buffered::Room;
-use super::collective::Ranks;
 use super::communicator::Inner;
 use super::context::{self, ContextIds};
 use super::ending::Abort;
@@ -56,7 +55,6 @@ pub(super) struct Left {
     pub name: Name,
     /// Processes of both sides.
     pub members: Box<[u32]>,
-    pub ranks: Arc<Mutex<Ranks>>,
     pub room: Room,
 }
 
@@ -110,12 +108,11 @@ impl State {
     }
 
     fn leave(&mut self, failures: &Mutex<Failures>, left: &Left) {
-        if !self.is_over {
-            operator::lock_outside_operators(&left.ranks).leave(&mut self.device);
-            if let Some(flushing) = left.room.flushing() {
-                let handle = self.begin_run(flushing);
-                self.runs.free(handle);
-            }
+        if !self.is_over
+            && let Some(flushing) = left.room.flushing()
+        {
+            let handle = self.begin_run(flushing);
+            self.runs.free(handle);
         }
         // Of a call that has failed messages may wait here, or be on their way, that nobody will receive.
         let has_failed = self.device.gone().iter().any(|process| left.members.contains(process));

@@ -124,7 +124,6 @@ impl Window {
             lock(&self.exposure).close();
         }
         turns.wait_until(|_| lock(&self.exposure).is_idle().then_some(()));
-        lock(&self.ranks).leave(turns.device());
         if met {
             turns.device().end_service(self.members.contexts.requests);
         } else {

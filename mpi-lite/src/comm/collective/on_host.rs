@@ -35,7 +35,7 @@ pub(super) struct Members<'a> {
 pub(super) struct Words<'a> {
     pub members: Members<'a>,
     pub device: &'a mut Device,
-    /// A receive for who wakes us.
+    /// A receive for who wakes us, while we may sleep.
     pub wake: &'a mut Option<Request>,
     /// Since when this call is known to go on without a member.
     pub bereft: &'a mut Option<Instant>,
@@ -44,7 +44,6 @@ pub(super) struct Words<'a> {
 impl Words<'_> {
     /// Whether those that `awaits` is true of are all there, and calls may go on.
     fn check(&mut self, awaits: impl Fn(usize) -> bool) -> Result<(), Error> {
-        self.hear();
         if !self.device.gone().is_empty() && self.is_hopeless(&awaits) {
             return Err(Error::ProcFailed);
         }
@@ -63,22 +62,28 @@ impl Words<'_> {
         lost.any(|(member, _)| awaits(member)) || now.since(*self.bereft.get_or_insert(now)) > GRACE
     }
 
-    /// A receive of somebody's word that wakes us.
+    /// From now on somebody's word wakes us.
     fn expect(&mut self) {
         if self.wake.is_none() {
-            let pattern = Pattern { context: self.members.context, source: None, tag: Some(self.members.tag) };
-            *self.wake = Some(self.device.recv(pattern, Incoming::EMPTY));
+            *self.wake = Some(self.receive());
         }
     }
 
+    fn receive(&mut self) -> Request {
+        let pattern = Pattern { context: self.members.context, source: None, tag: Some(self.members.tag) };
+        self.device.recv(pattern, Incoming::EMPTY)
+    }
+
     fn slept(&mut self, woken: bool) {
-        if woken {
-            // It comes, if it has not come.
-            self.expect();
-        } else if let Some(request) = *self.wake {
-            self.device.cancel(request);
+        let expected = self.wake.take();
+        // A word comes, if it has not come, and is for nobody any more.
+        let word = if woken { Some(expected.unwrap_or_else(|| self.receive())) } else { expected };
+        if let Some(word) = word {
+            if !woken {
+                self.device.cancel(word);
+            }
+            self.device.free(word);
         }
-        self.hear();
     }
 
     fn say(&mut self, member: usize) {
@@ -87,12 +92,6 @@ impl Words<'_> {
         let word = self.device.send(processes[member], envelope, Outgoing::EMPTY, Mode::Standard);
         self.device.free(word);
         self.device.flush();
-    }
-
-    fn hear(&mut self) {
-        if self.wake.is_some_and(|request| self.device.poll(request).is_some()) {
-            *self.wake = None;
-        }
     }
 }
 

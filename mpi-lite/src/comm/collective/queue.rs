@@ -60,8 +60,6 @@ struct Line {
     failed: Option<Error>,
     /// A receive for who wakes us.
     wake: Option<Request>,
-    /// Nobody begins any more.
-    is_left: bool,
 }
 
 /// A call of the queue.
@@ -94,7 +92,7 @@ impl Queue {
     /// Of rank `rank` among `processes`, in memory that all have joined; `wake` is the tag of its words. `patience`: that of the device which calls are moved on with.
     pub fn new(context: u32, rank: usize, processes: Arc<[u32]>, host: Host, wake: i32, patience: Patience) -> Self {
         let limits = host.limits();
-        let line = Line { host: Some(Box::new(host)), begun: 0, over: 0, failed: None, wake: None, is_left: false };
+        let line = Line { host: Some(Box::new(host)), begun: 0, over: 0, failed: None, wake: None };
         let device = AtomicPtr::new(ptr::null_mut());
         Self { context, rank, processes, limits, wake, patience, line: Mutex::new(line), device }
     }
@@ -154,16 +152,9 @@ impl Queue {
             Look::Nothing => return Look::Nothing,
         };
         line.begun += 1;
-        line.finish_call(&made, device);
+        line.finish_call(&made);
         drop(line);
         Look::Made(made.unwrap_or_else(|panic| resume_unwind(panic)))
-    }
-
-    /// No more calls are begun. When those that are under way are over, words that are still to come are for nobody.
-    pub fn leave(&self, device: &mut Device) {
-        let mut line = self.line();
-        line.is_left = true;
-        line.end(device);
     }
 
     fn members(&self) -> Members<'_> {
@@ -199,20 +190,9 @@ impl Line {
     }
 
     /// The call whose turn it was is over.
-    fn finish_call(&mut self, done: &Done, device: &mut Device) {
+    fn finish_call(&mut self, done: &Done) {
         self.over += 1;
         self.failed = done.as_ref().map_or(Some(Error::ProcFailed), |ended| ended.err());
-        self.end(device);
-    }
-
-    /// Ends it, if the last call was that.
-    fn end(&mut self, device: &mut Device) {
-        if self.is_left
-            && self.over == self.begun
-            && let Some(word) = self.wake.take()
-        {
-            device.free(word);
-        }
     }
 }
 
@@ -247,7 +227,7 @@ impl Queued {
                 }
             };
             if let Some(done) = done {
-                line.finish_call(&done, device);
+                line.finish_call(&done);
                 drop(line);
                 self.course = Course::Over;
                 return done.unwrap_or_else(|panic| resume_unwind(panic)).map(|()| true);
@@ -267,7 +247,7 @@ impl Queued {
         self.course = Course::Over;
         let mut line = self.queue.line();
         line.host = Some(host);
-        line.finish_call(&done, device);
+        line.finish_call(&done);
         drop(line);
         done.unwrap_or_else(|panic| resume_unwind(panic)).map(|()| true)
     }
@@ -384,27 +364,7 @@ mod tests {
     use sidelane_nic::time::Duration;
 
     use super::*;
-    use crate::adi::{Config, Envelope, Incoming, Mode, Outgoing, Pattern, Process};
-
-    const WAKE: i32 = -2;
-
-    #[test]
-    fn a_word_that_comes_when_all_calls_are_over_keeps_nothing() {
-        let mut device = Device::open(0, vec![Process::here("", &[])], Vec::new(), &Config::default()).unwrap();
-        let queue = Queue::new(9, 0, Arc::new([0]), Host::create(1, 1).unwrap(), WAKE, device.patience());
-        let queue = Arc::new(queue);
-        // SAFETY: nothing is lent.
-        let lent = unsafe { Lent::new(&[], &mut []) };
-        let mut call = queue.begin(Call::Barrier, true, lent, KeptCombine::none());
-        let pattern = Pattern { context: 9, source: None, tag: Some(WAKE) };
-        queue.line().wake = Some(device.recv(pattern, Incoming::EMPTY));
-        queue.leave(&mut device);
-        assert!(queue.line().wake.is_some(), "a call is under way, which may wait for it");
-        while !call.advance(&mut device).unwrap() {}
-        assert!(queue.line().wake.is_none());
-        device.send(0, Envelope { context: 9, source: 0, tag: WAKE }, Outgoing::EMPTY, Mode::Standard);
-        assert!(!device.uses(9..10));
-    }
+    use crate::adi::Config;
 
     /// Turns until a call is known to be waited for long, where each takes so long.
     fn turns_of(turn: Duration, patience: Patience) -> u32 {

@@ -244,19 +244,6 @@ impl Ranks {
         }
     }
 
-    /// Nobody makes any more calls here. What is under way ends by itself, and words that are still to come are for nobody.
-    pub fn leave(&mut self, device: &mut Device) {
-        if let Some(word) = self.wake.take() {
-            device.free(word);
-        }
-        for queue in self.queue.iter().chain(&self.repeated_queue) {
-            queue.leave(device);
-        }
-        if let Some(ours) = &mut self.ours {
-            ours.leave(device);
-        }
-    }
-
     /// Where a call is begun that does not wait, and the call, if by shared memory: as all ranks find alike.
     pub fn queue_for(&self, call: Call, buffers: Buffers) -> Option<(&Arc<Queue>, Call<'static>)> {
         let queue = self.queue.as_ref()?;
@@ -434,15 +421,25 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_comes_when_nobody_calls_any_more_keeps_nothing() {
+    fn a_word_that_comes_when_nobody_sleeps_any_more_keeps_nothing() {
         let mut device = Device::open(0, vec![Process::here("", &[])], Vec::new(), &Config::default()).unwrap();
-        let mut ranks = Ranks::new(&device, 9, 0, vec![0], Arc::default());
         let members = members(9, 0, &[0], &[0]);
-        // Somebody is about to say one.
-        Waiting::new(&mut device, members, &mut ranks.wake).slept(true);
-        ranks.leave(&mut device);
-        assert!(device.uses(9..10), "it comes");
-        Waiting::new(&mut device, members, &mut None).wake(0);
+        for has_slept in [false, true] {
+            let mut wake = None;
+            let mut peers = Waiting::new(&mut device, members, &mut wake);
+            if has_slept {
+                peers.doze();
+            }
+            // Somebody is about to say one.
+            peers.slept(true);
+            assert!(wake.is_none() && device.uses(9..10), "it comes");
+            Waiting::new(&mut device, members, &mut None).wake(0);
+            assert!(!device.uses(9..10));
+        }
+        let mut wake = None;
+        let mut peers = Waiting::new(&mut device, members, &mut wake);
+        peers.doze();
+        peers.slept(false);
         assert!(!device.uses(9..10));
     }
 }

@@ -398,3 +398,24 @@ fn a_panic_in_a_call_made_at_once_fails_all_behind_it() {
         assert_eq!(finish(device, &mut next), Err(Error::ProcFailed));
     });
 }
+
+#[test]
+fn who_is_told_of_a_failure_as_it_sleeps_expects_no_word_any_more() {
+    let mut device = Device::open(0, vec![adi::Process::here("", &[])], vec![], &Config::default()).unwrap();
+    let first = Host::create(2, 2).unwrap();
+    let second = Host::join(first.ticket(), 1, 2).unwrap();
+    let [mut first, mut second] = [(0, first), (1, second)].map(|(rank, host)| Member::new(rank, 2, host, &device));
+    let mut waits = first.begin(Call::Barrier);
+    while !device.uses(5..6) {
+        assert_eq!(waits.advance(&mut device), Ok(false));
+    }
+    // It has no room for as much as it gives, and wakes the other one.
+    second.room.clear();
+    // SAFETY: both stay where they are, and nobody else uses them, until the call is over.
+    let lent = unsafe { Lent::new(&raw const second.given[..], &raw mut second.room[..]) };
+    let odd = Call::Allreduce { reduction: COMPOSE };
+    let mut fails = second.queue.begin(odd, false, lent, KeptCombine::Function(compose));
+    assert_eq!(fails.advance(&mut device), Err(Error::Truncated));
+    assert_eq!(waits.advance(&mut device), Err(Error::Truncated));
+    assert!(!device.uses(5..6));
+}

@@ -107,7 +107,6 @@ fn all_fail<C: Copy + Sync + std::fmt::Debug>(
             let (given, mut room) = (vec![1; given], vec![0; room]);
             let failed = make(&mut ranks, device, form, call, &given, &mut room);
             assert_eq!(failed, Some(Error::Truncated), "rank {rank}: {call:?}, {case:?}");
-            ranks.leave(device);
         }
     });
 }
