@@ -191,3 +191,38 @@ impl Caller for Looking<'_> {
 
 /// As long as it takes to make a future, after which it would be looked again (`bench/NOTES.md`, 53).
 const LOOKS: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::super::on_host::{Members, Waiting};
+    use super::*;
+    use crate::adi::{Config, Device, Process};
+    use crate::host::at_once;
+
+    /// Elsewhere they may be long.
+    #[test]
+    fn blocks_of_unknown_lengths_are_for_memory_that_is_read() {
+        let mut device = Device::open(0, vec![Process::here("", &[])], Vec::new(), &Config::default()).unwrap();
+        let members = Members { context: 9, rank: 0, processes: &[0], whole: &[0], tag: -1 };
+        let (mut host, blocks, nobody) = (Host::create(1, 1).unwrap(), Blocks::Equal(1), [None; 2]);
+        let calls = [
+            Call::Gatherv { root: 0, blocks: Some(blocks) },
+            Call::Scatterv { root: 0, blocks: Some(blocks) },
+            Call::Allgatherv { blocks },
+            Call::Alltoallv { to: blocks, from: blocks },
+            Call::NeighborAllgather { neighbors: Neighbors::Grid(&nobody), from: blocks },
+            Call::NeighborAlltoall { neighbors: Neighbors::Grid(&nobody), to: blocks, from: blocks },
+        ];
+        for reads in [false, true] {
+            let mut wake = None;
+            let mut peers = Waiting::new(&mut device, members, &mut wake);
+            at_once(host.allow_reads(reads, &mut peers)).unwrap();
+            for call in calls {
+                let len = if matches!(call, Call::NeighborAlltoall { .. }) { 2 } else { 1 };
+                let room = &mut [0; 2][..if matches!(call, Call::NeighborAllgather { .. }) { 2 } else { len }];
+                let made = make_few(&mut host, &mut peers, &call, (Some(&[1; 2][..len]), room), None);
+                assert_eq!(made, reads.then_some(Ok(())), "{call:?}");
+            }
+        }
+    }
+}

@@ -399,6 +399,27 @@ fn a_panic_in_a_call_made_at_once_fails_all_behind_it() {
     });
 }
 
+/// In place, what was combined once would be combined again.
+#[test]
+fn a_scan_that_finds_no_room_for_the_next_rank_has_combined_nothing() {
+    let mut device = Device::open(0, vec![adi::Process::here("", &[])], vec![], &Config::default()).unwrap();
+    let first = Host::create(3, sidelane_nic::affinity::online()).unwrap();
+    let second = Host::join(first.ticket(), 1, 3).unwrap();
+    let [first, second] = [(0, first), (1, second)].map(|(rank, host)| Member::new(rank, 3, host, &device).queue);
+    let call = Call::Scan { reduction: COMPOSE };
+    // The last rank takes nothing.
+    for turn in 0.. {
+        let given = first.call_now(&mut device, &call, (None, &mut input(0, 2)), Some(compose));
+        assert!(matches!(given, Look::Made(Ok(()))), "{turn}");
+        let mut room = input(1, 2);
+        if !matches!(second.call_now(&mut device, &call, (None, &mut room), Some(compose)), Look::Made(Ok(()))) {
+            assert!(room == input(1, 2) && turn > 0 && turn < AHEAD);
+            break;
+        }
+        assert!(room == combined(2, 2));
+    }
+}
+
 #[test]
 fn who_is_told_of_a_failure_as_it_sleeps_expects_no_word_any_more() {
     let mut device = Device::open(0, vec![adi::Process::here("", &[])], vec![], &Config::default()).unwrap();

@@ -72,3 +72,46 @@ fn one_that_has_done_its_part_may_go() {
         });
     }
 }
+
+/// By messages, of one that has given up, perhaps in a call before.
+#[test]
+fn who_waits_while_a_member_is_gone_is_patient_and_not_for_ever_however_often_it_begins() {
+    static GIVEN: [u8; 8] = [7; 8];
+    let waits = AtomicBool::new(false);
+    in_job(3, |device| {
+        let own = device.own() as usize;
+        let mut ranks = Ranks::new(device, 5, own, vec![0, 1, 2], Arc::default()).without_shared_memory();
+        meet(&mut ranks, device).unwrap();
+        match own {
+            0 => {}
+            1 => {
+                device.wait_until(|_| waits.load(Ordering::Acquire).then_some(()));
+                // Its part of the first call; it has none in those that follow.
+                let envelope = adi::Envelope { context: 5, source: 1, tag: ranks.next_tag() };
+                // SAFETY: nobody writes it.
+                let sent = device.send(0, envelope, unsafe { adi::Outgoing::lend(&GIVEN) }, adi::Mode::Standard);
+                return device.free(sent);
+            }
+            _ => return std::mem::replace(device, alone()).close(Duration::from_millis(2_000)),
+        }
+        device.wait_until(|device| device.gone().contains(&2).then_some(()));
+        let (mut execution, mut room) = (Execution::default(), GIVEN);
+        for call in 0..3 {
+            // SAFETY: the room stays until the call is over.
+            let lent = unsafe { Lent::new(&[], &raw mut room[..]) };
+            start(&mut ranks, device, &mut execution, Call::Broadcast { root: 1 }, true, lent);
+            let (course, begun, mut turns) = (ranks.course(), device.now(), 0);
+            let ended = device.wait_until(|device| {
+                turns += 1;
+                waits.fetch_or(turns > 10, Ordering::Release);
+                match course.advance(device, &mut execution, &mut compose) {
+                    Ok(false) => None,
+                    ended => Some(ended),
+                }
+            });
+            // A rank that the machine kept waiting for so long takes the others for lost.
+            let is_late = device.now().since(begun) > GRACE;
+            assert!(ended == Err(Error::ProcFailed) && is_late || ended == Ok(true) && call == 0, "{call}: {ended:?}");
+        }
+    });
+}

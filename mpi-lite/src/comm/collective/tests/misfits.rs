@@ -151,7 +151,7 @@ fn a_rank_whose_own_lengths_do_not_fit_fails_the_call_of_all() {
 }
 
 /// Of whose blocks some lie beyond what it gives, or its room, or which has none although it has to.
-const BEYOND: [(Part, Part); 10] = [
+const BEYOND: [(Part, Part); 12] = [
     (GATHERV, |_, len| (Call::Gatherv { root: ROOT, blocks: Some(FAR) }, len, SIZE * len)),
     (GATHERV, |_, len| (Call::Gatherv { root: ROOT, blocks: Some(Blocks::Lens(&[4, 4])) }, len, SIZE * len)),
     (GATHERV, |_, len| (Call::Gatherv { root: ROOT, blocks: None }, len, SIZE * len)),
@@ -164,9 +164,14 @@ const BEYOND: [(Part, Part); 10] = [
         let blocks = Blocks::Counts { counts: &[1, 1, 2], element: 4 };
         (Call::ReduceScatter { blocks, reduction: COMPOSE }, SIZE * len, len)
     }),
-    (NEIGHBOR_ALLGATHER, |rank, len| {
-        let Call::NeighborAllgather { neighbors, .. } = neighbor_allgather(rank, len).0 else { unreachable!() };
-        (Call::NeighborAllgather { neighbors, from: FAR }, len, 2 * len)
+    (neighbor_allgather, |rank, len| (Call::NeighborAllgather { neighbors: ring(rank), from: FAR }, len, 2 * len)),
+    (neighbor_alltoall, |rank, len| {
+        let from = Blocks::Equal(len);
+        (Call::NeighborAlltoall { neighbors: ring(rank), to: FAR, from }, 2 * len, 2 * len)
+    }),
+    (neighbor_alltoall, |rank, len| {
+        let to = Blocks::Equal(len);
+        (Call::NeighborAlltoall { neighbors: ring(rank), to, from: FAR }, 2 * len, 2 * len)
     }),
 ];
 
@@ -178,16 +183,22 @@ const REDUCE_SCATTER: Part = |_, len| {
     let blocks = Blocks::Counts { counts: &[1, 1, 1], element: 4 };
     (Call::ReduceScatter { blocks, reduction: COMPOSE }, SIZE * len, len)
 };
-const NEIGHBOR_ALLGATHER: Part = neighbor_allgather;
 
-/// In a ring.
-fn neighbor_allgather(rank: usize, len: usize) -> (Call<'static>, usize, usize) {
-    let both: &[Option<u32>] = match rank {
+fn ring(rank: usize) -> Neighbors<'static> {
+    Neighbors::Grid(match rank {
         0 => &[Some(2), Some(1)],
         1 => &[Some(0), Some(2)],
         _ => &[Some(1), Some(0)],
-    };
-    (Call::NeighborAllgather { neighbors: Neighbors::Grid(both), from: Blocks::Equal(len) }, len, 2 * len)
+    })
+}
+
+fn neighbor_allgather(rank: usize, len: usize) -> (Call<'static>, usize, usize) {
+    (Call::NeighborAllgather { neighbors: ring(rank), from: Blocks::Equal(len) }, len, 2 * len)
+}
+
+fn neighbor_alltoall(rank: usize, len: usize) -> (Call<'static>, usize, usize) {
+    let (to, from) = (Blocks::Equal(len), Blocks::Equal(len));
+    (Call::NeighborAlltoall { neighbors: ring(rank), to, from }, 2 * len, 2 * len)
 }
 
 /// Of four bytes, the second one further on than there is memory.

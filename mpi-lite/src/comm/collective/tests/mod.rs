@@ -13,6 +13,7 @@ use sidelane_nic::time::Duration;
 
 use super::*;
 use crate::adi::{self, Config, Device, Error, Idle, Turns};
+use crate::coll::neighbor::Neighbors;
 use crate::coll::tests::composed::{COMPOSE, combined, compose, input};
 use crate::coll::{Blocks, Buffers, Call, Reduction, Table};
 use crate::giving_way::TURNLESS_MAX;
@@ -273,6 +274,69 @@ fn of_many_calls_in_memory_some_take_a_turn() {
                 }
             }
             assert!(turns.turns - before >= 1_000 / TURNLESS_MAX);
+        }
+    });
+}
+
+/// Who computes on after a call that waits for nobody takes no turn.
+#[test]
+fn what_was_sent_before_a_call_goes_out_with_it() {
+    let (has_come, call) = (std::sync::Barrier::new(2), Call::Broadcast { root: 1 });
+    job(2, |device, mut ranks| {
+        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        let mut broadcast = |device: &mut Device, few: bool| {
+            if few { ranks.call_few(device, &call, None, &mut [7; 8], None) } else { None }
+                .unwrap_or_else(|| ranks.call(device, call, None, &mut [7; 8], &mut compose))
+                .unwrap();
+        };
+        for few in [true, false] {
+            if device.own() == 0 {
+                // Not only the first one, which goes at once.
+                for tag in 0..3 {
+                    let envelope = adi::Envelope { context: 7, source: 1, tag };
+                    let sent = device.send(1, envelope, adi::Outgoing::EMPTY, adi::Mode::Standard);
+                    device.free(sent);
+                }
+                broadcast(device, few);
+                has_come.wait();
+            } else {
+                for tag in 0..3 {
+                    let pattern = adi::Pattern { context: 7, source: None, tag: Some(tag) };
+                    let received = device.recv(pattern, adi::Incoming::EMPTY);
+                    assert_eq!(device.wait(received).error, None);
+                }
+                has_come.wait();
+                broadcast(device, few);
+            }
+        }
+    });
+}
+
+/// Who is made to give few bytes may get many.
+#[test]
+fn a_rank_that_gives_few_bytes_takes_long_blocks_of_others() {
+    const LENS: [usize; 3] = [1, 5_000, 20_000];
+    job(3, |device, mut ranks| {
+        let rank = 2 - device.own() as usize;
+        ranks.call(device, Call::Barrier, None, &mut [], &mut compose).unwrap();
+        let (own, blocks) = (input(rank, LENS[rank]), Blocks::Lens(&LENS));
+        let all: Vec<u8> = (0..3).flat_map(|rank| input(rank, LENS[rank])).collect();
+        let others = [(rank + 2) % 3, (rank + 1) % 3];
+        let (around, around_lens) = (others.map(|other| Some(other as u32)), others.map(|other| LENS[other]));
+        let neighbors = Neighbors::Grid(&around);
+        let at_root = if rank == 0 { all.clone() } else { Vec::new() };
+        for (call, expected) in [
+            (Call::Gatherv { root: 0, blocks: (rank == 0).then_some(blocks) }, at_root),
+            (Call::Allgatherv { blocks }, all.clone()),
+            (
+                Call::NeighborAllgather { neighbors, from: Blocks::Lens(&around_lens) },
+                others.map(|other| input(other, LENS[other])).concat(),
+            ),
+        ] {
+            let mut room = vec![0; expected.len()];
+            let few = (own.len() <= FEW).then(|| ranks.call_few(device, &call, Some(&own), &mut room, None)).flatten();
+            few.unwrap_or_else(|| ranks.call(device, call, Some(&own), &mut room, &mut compose)).unwrap();
+            assert!(room == expected, "{call:?}, rank {rank}");
         }
     });
 }
