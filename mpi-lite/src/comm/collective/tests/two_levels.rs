@@ -114,6 +114,53 @@ fn a_rank_of_another_host_that_is_gone_ends_a_call_for_all() {
     }
 }
 
+/// In a call before, perhaps, in which nobody has waited for us.
+#[test]
+fn who_waits_for_one_of_its_host_that_has_given_up_because_of_another_host_is_told() {
+    for have_met in [false, true] {
+        let met = AtomicU32::new(0);
+        on_hosts(&[0, 0, 1], |device, mut ranks, rank| {
+            // By messages among all: who has none with another one does not notice its end.
+            ranks.call(device, Call::Scan { reduction: COMPOSE }, Some(&[1; 2]), &mut [0; 2], &mut compose).unwrap();
+            if have_met {
+                ranks.call(device, Call::Barrier, None, &mut [], &mut add).unwrap();
+            }
+            met.fetch_add(1, Ordering::Relaxed);
+            device.wait_until(|_| (met.load(Ordering::Relaxed) == 3).then_some(()));
+            match rank {
+                0 => {}
+                1 => {
+                    device.wait_until(|device| device.gone().contains(&0).then_some(()));
+                    let ended = ranks.call(device, Call::Barrier, None, &mut [], &mut add);
+                    assert_eq!(ended, Err(Error::ProcFailed));
+                }
+                _ => std::mem::replace(device, alone()).close(Duration::from_millis(2_000)),
+            }
+        });
+    }
+}
+
+#[test]
+fn a_message_between_hosts_is_not_one_of_those_by_which_ranks_of_a_host_meet() {
+    let has_come = std::sync::Barrier::new(2);
+    on_hosts(&[1, 0, 1], |device, mut ranks, rank| {
+        // On one level.
+        ranks.call(device, Call::Scan { reduction: COMPOSE }, Some(&[]), &mut [], &mut compose).unwrap();
+        match rank {
+            0 => {
+                let pattern = adi::Pattern { context: 5, source: None, tag: None };
+                device.wait_until(|device| device.probe(pattern).map(drop));
+                has_come.wait();
+            }
+            1 => {}
+            _ => _ = has_come.wait(),
+        }
+        let mut room = if rank == 1 { [7; 8] } else { [0; 8] };
+        ranks.call(device, Call::Broadcast { root: 1 }, None, &mut room, &mut add).unwrap();
+        assert_eq!(room, [7; 8], "rank {rank}");
+    });
+}
+
 /// The device of a job of its own.
 pub(super) fn alone() -> Device {
     Device::open(0, vec![adi::Process::here("alone", &[])], vec![], &Config::default()).unwrap()
