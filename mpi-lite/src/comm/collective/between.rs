@@ -194,6 +194,36 @@ mod tests {
     use super::*;
     use crate::coll::tests::play::Play;
 
+    #[test]
+    fn a_call_fits_whose_blocks_lie_within_what_this_process_has_and_no_other() {
+        let (groups, _) = Groups::new(&[0, 1], 0, &[2, 3, 4]);
+        let (root, four) = (groups.number(), Blocks::Equal(4));
+        let reduction = Reduction { element: 1, commutative: true };
+        // And what each looks at: of two here and three there.
+        let calls = [
+            (Call::ReduceScatter { blocks: four, reduction }, 8, 4),
+            (Call::Gather { root, len: 4 }, 0, 12),
+            (Call::Gatherv { root, blocks: Some(four) }, 0, 12),
+            (Call::Scatter { root, len: 4 }, 12, 0),
+            (Call::Scatterv { root, blocks: Some(four) }, 12, 0),
+            (Call::Allgather { len: 4 }, 0, 12),
+            (Call::Allgatherv { blocks: four }, 0, 12),
+            (Call::Alltoallv { to: four, from: four }, 12, 12),
+        ];
+        let fits = |call, send, receive| groups.fits(&call, Buffers { send, receive, in_place: false });
+        for (call, send, receive) in calls {
+            assert!(fits(call, send, receive), "{call:?}");
+            assert!(send == 0 || !fits(call, send - 1, receive), "{call:?}");
+            assert!(receive == 0 || !fits(call, send, receive - 1), "{call:?}");
+        }
+        assert!(
+            !fits(Call::Gatherv { root, blocks: None }, 0, 12) && !fits(Call::Scatterv { root, blocks: None }, 12, 0)
+        );
+        assert!(
+            fits(Call::Gather { root: NOBODY, len: 4 }, 0, 0) && fits(Call::Scatter { root: NOBODY, len: 4 }, 0, 0)
+        );
+    }
+
     /// MPI-4.1 6.3.
     #[test]
     fn nobody_leaves_a_barrier_of_two_groups_before_all_of_both_have_come() {
