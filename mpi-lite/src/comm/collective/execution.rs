@@ -190,8 +190,6 @@ impl Execution {
                     turns.pass(moved, &mut idle);
                 }
                 Progress::Calls(part) => {
-                    // What the others wait for goes first.
-                    turns.device().flush();
                     let called = on_host(turns, part, combine);
                     self.called(called);
                     idle = Idle::new();
