@@ -27,6 +27,8 @@ pub enum Line {
     Progress {
         /// Messages received from all peers.
         received: u64,
+        /// Messages sent, but for those to a peer who lacks some of them: what was acknowledged, or what a reliable driver has.
+        settled: u64,
         /// Memory of this process that is resident.
         rss_kib: u64,
     },

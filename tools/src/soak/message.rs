@@ -1,6 +1,7 @@
 //! A stream of messages that both sides can write from a seed.
 
 use std::hash::{DefaultHasher, Hasher};
+use std::ops::RangeInclusive;
 
 use sidelane_nic::rng::Rng;
 
@@ -8,7 +9,7 @@ use sidelane_nic::rng::Rng;
 /// needs to know nothing before; the last one is empty.
 pub struct Script {
     rng: Rng,
-    size_max: usize,
+    sizes: RangeInclusive<usize>,
     number: u64,
     message: Vec<u8>,
     digest: DefaultHasher,
@@ -26,21 +27,24 @@ pub struct Wrong {
 }
 
 impl Script {
-    /// The stream of `seed`; no message is longer than `size_max`.
-    pub fn new(seed: u64, size_max: usize) -> Self {
-        let size_max = size_max.max(OPENING_LEN);
-        let mut message = Vec::with_capacity(size_max);
-        message.extend_from_slice(&seed.to_le_bytes());
-        message.extend_from_slice(&(size_max as u64).to_le_bytes());
-        Self { rng: Rng::new(seed), size_max, number: 0, message, digest: DefaultHasher::new() }
+    /// The stream of `seed`; none of its messages is longer than `sizes` says, and none but the first and the last shorter.
+    pub fn new(seed: u64, sizes: RangeInclusive<usize>) -> Self {
+        let max = (*sizes.end()).max(OPENING_LEN);
+        let sizes = (*sizes.start()).min(max)..=max;
+        let mut message = Vec::with_capacity(max);
+        for word in [seed, *sizes.start() as u64, max as u64] {
+            message.extend_from_slice(&word.to_le_bytes());
+        }
+        Self { rng: Rng::new(seed), sizes, number: 0, message, digest: DefaultHasher::new() }
     }
 
     /// The stream that begins with `opening`.
     pub fn of(opening: &[u8]) -> Option<Self> {
-        let (seed, size_max) = opening.split_first_chunk()?;
-        let size_max = u64::from_le_bytes(size_max.try_into().ok()?);
+        let opening: &[u8; OPENING_LEN] = opening.try_into().ok()?;
+        let word = |at: usize| opening[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
+        let (seed, min, max) = (word(0)?, word(8)?, word(16)?);
         // A size from the network is not yet to be believed.
-        (size_max <= SIZE_MAX as u64).then(|| Self::new(u64::from_le_bytes(*seed), size_max as usize))
+        (min <= max && max <= SIZE_MAX as u64).then(|| Self::new(seed, min as usize..=max as usize))
     }
 
     /// The next message.
@@ -83,12 +87,13 @@ impl Script {
 
     /// Nine of ten are small, one in a hundred is as large as can be: the usual mix of requests, replies and bulk.
     fn len(&mut self) -> usize {
+        let size_max = *self.sizes.end();
         let max = match self.rng.below(100) {
-            0 => self.size_max,
-            1..10 => self.size_max.min(4096),
-            _ => self.size_max.min(256),
+            0 => size_max,
+            1..10 => size_max.min(4096),
+            _ => size_max.min(256),
         };
-        NUMBER_LEN + self.rng.below((max - NUMBER_LEN + 1) as u64) as usize
+        (NUMBER_LEN + self.rng.below((max - NUMBER_LEN + 1) as u64) as usize).max(*self.sizes.start())
     }
 }
 
@@ -105,7 +110,7 @@ impl std::fmt::Display for Wrong {
 }
 
 const NUMBER_LEN: usize = 8;
-const OPENING_LEN: usize = 16;
+const OPENING_LEN: usize = 24;
 /// What a receiver believes of an opening.
 const SIZE_MAX: usize = 16 << 20;
 
@@ -122,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_receiver_follows_from_the_first_message_on() {
-        let mut sender = Script::new(7, 5000);
+        let mut sender = Script::new(7, 0..=5000);
         let mut receiver = receiver(&mut sender);
         for _ in 0..1000 {
             assert!((NUMBER_LEN..=5000).contains(&sender.message().len()));
@@ -133,8 +138,19 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_of_long_messages_has_no_short_ones() {
+        let mut sender = Script::new(7, 3000..=5000);
+        let mut receiver = receiver(&mut sender);
+        for _ in 0..1000 {
+            assert!((3000..=5000).contains(&sender.message().len()));
+            receiver.check(sender.message()).unwrap();
+            sender.advance();
+        }
+    }
+
+    #[test]
     fn altered_repeated_and_missing_messages_are_told_apart() {
-        let mut sender = Script::new(7, 5000);
+        let mut sender = Script::new(7, 0..=5000);
         let mut receiver = receiver(&mut sender);
         let mut altered = sender.message().to_vec();
         altered.push(1);
@@ -150,6 +166,6 @@ mod tests {
     #[test]
     fn nonsense_opens_no_stream() {
         assert!(Script::of(b"").is_none());
-        assert!(Script::of(&[0xff; 16]).is_none());
+        assert!(Script::of(&[0xff; OPENING_LEN]).is_none());
     }
 }

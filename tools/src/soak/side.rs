@@ -27,12 +27,18 @@ pub struct SideArgs {
     /// Messages to send to each peer; without, until standard input closes
     #[arg(long)]
     pub messages: Option<u64>,
-    /// Send nothing but first and last message, and the last one only when standard input closes
+    /// Send nothing but the first message before standard input closes; then the others, if so many were asked for, and the last one
     #[arg(long)]
     pub idle: bool,
+    /// Shortest message in bytes, but for the first and the last
+    #[arg(long, default_value_t = 0)]
+    pub size_min: usize,
     /// Longest message in bytes
     #[arg(long, default_value_t = 64 << 10)]
     pub size_max: usize,
+    /// Close right behind the last message, whatever is still under way
+    #[arg(long)]
+    pub hasty: bool,
     /// Probability of each of loss, duplication and reordering, for every frame sent
     #[arg(long, default_value_t = 0.0)]
     pub faults: f64,
@@ -121,8 +127,8 @@ enum Until {
     Messages(u64),
     /// When told so.
     Stopped,
-    /// When told so, and after the first message there is silence.
-    StoppedIdle,
+    /// When told so, and until then there is silence after the first message; then after so many.
+    StoppedIdle(u64),
 }
 
 impl<'a, N: Nic> Side<'a, N> {
@@ -159,11 +165,20 @@ impl<'a, N: Nic> Side<'a, N> {
         let mut idle_turns = 0;
         loop {
             let mut busy = self.endpoint.poll() > 0;
-            while let Some(event) = self.endpoint.poll_event() {
+            // Before more is sent, which would be settled already and not flushed yet.
+            let now = self.endpoint.nic().now();
+            if now >= progress_at {
+                progress_at = now + progress;
+                let settled = self.settled();
+                Line::Progress { received: self.received, settled, rss_kib: rss_kib() }.write(out).map_err(gone)?;
+            }
+            let events: Vec<Event> = std::iter::from_fn(|| self.endpoint.poll_event()).collect();
+            busy |= !events.is_empty();
+            self.receive_what_the_gone_left(&events)?;
+            for event in events {
                 if let Some(line) = self.on_event(event)? {
                     line.write(out).map_err(gone)?;
                 }
-                busy = true;
             }
             busy |= self.receive()?;
             busy |= self.send()?;
@@ -171,13 +186,8 @@ impl<'a, N: Nic> Side<'a, N> {
             if self.ended >= self.args.lives && self.endpoint.peers() == 0 {
                 break;
             }
-            let now = self.endpoint.nic().now();
             if now >= give_up_at {
                 return Err(format!("not done after {} s: {}", self.args.limit_s, self.state()));
-            }
-            if now >= progress_at {
-                progress_at = now + progress;
-                Line::Progress { received: self.received, rss_kib: rss_kib() }.write(out).map_err(gone)?;
             }
             idle_turns = if busy { 0 } else { idle_turns + 1 };
             if idle_turns > SPINS {
@@ -189,15 +199,25 @@ impl<'a, N: Nic> Side<'a, N> {
         Ok(Line::Done(Counts { elapsed_ms, faults, ..Counts::of(&self.endpoint) }))
     }
 
+    /// What had arrived before a peer was gone can still be received, and is checked before its end is told. Behind it may be what a peer
+    /// has sent that is new.
+    fn receive_what_the_gone_left(&mut self, events: &[Event]) -> Result<(), String> {
+        for event in events {
+            let Event::Connected { peer, addr } = event else { continue };
+            if self.lives.insert(*peer, Life::new(self.born, self.args)).is_some() {
+                return Err(format!("{peer:?} at {addr} was announced twice"));
+            }
+            self.born += 1;
+        }
+        while events.iter().any(|event| matches!(event, Event::Gone { .. })) && self.receive()? {}
+        Ok(())
+    }
+
     fn on_event(&mut self, event: Event) -> Result<Option<Line>, String> {
         match event {
-            Event::Connected { peer, addr } => {
-                let life = Life::new(self.born, self.args);
-                self.born += 1;
-                if self.lives.insert(peer, life).is_some() {
-                    return Err(format!("{peer:?} at {addr} was announced twice"));
-                }
-                Ok(Some(Line::Connected { life: self.born - 1, peer: format!("{peer:?}") }))
+            Event::Connected { peer, .. } => {
+                let life = self.lives[&peer].number;
+                Ok(Some(Line::Connected { life, peer: format!("{peer:?}") }))
             }
             Event::Sent { peer, .. } | Event::Unsent { peer, .. } => {
                 let life = self.lives.get_mut(&peer).ok_or("a buffer came back from a peer that ended before")?;
@@ -237,8 +257,9 @@ impl<'a, N: Nic> Side<'a, N> {
         for turn in 0..MESSAGES_A_TURN {
             let Some(taken) = endpoint.recv(|peer, message| match lives.get_mut(&peer) {
                 Some(life) => life.take(message),
-                // What had arrived before the peer was gone can still be received.
-                None => Ok(()),
+                // Whoever closes does not wait for what comes.
+                None if self.args.hasty => Ok(()),
+                None => Err(format!("a message of {} bytes came from {peer:?}, which had ended", message.len())),
             }) else {
                 return Ok(turn > 0);
             };
@@ -256,12 +277,19 @@ impl<'a, N: Nic> Side<'a, N> {
             sent |= life.send(&mut self.endpoint, peer, stop)?;
             // Whoever connected closes.
             let done = life.last_sent && life.complete && life.lent == 0 && self.args.connect.is_some();
-            if done && !life.closing && self.endpoint.is_settled(peer) {
+            let closes = if self.args.hasty { life.last_sent } else { done && self.endpoint.is_settled(peer) };
+            if closes && !life.closing {
                 life.closing = true;
                 self.endpoint.close(peer);
             }
         }
         Ok(sent)
+    }
+
+    /// As [`Line::Progress`] tells it.
+    fn settled(&mut self) -> u64 {
+        let Self { endpoint, lives, .. } = self;
+        lives.iter().filter(|(peer, _)| endpoint.is_settled(**peer)).map(|(_, life)| life.out.number()).sum()
     }
 
     fn state(&self) -> String {
@@ -278,9 +306,9 @@ impl Life {
         Self {
             number,
             // Each life a stream of its own: what belongs to another shows.
-            out: Script::new(args.seed.wrapping_mul(1000) + number, args.size_max),
+            out: Script::new(args.seed.wrapping_mul(1000) + number, args.size_min..=args.size_max),
             until: match args.messages {
-                _ if args.idle => Until::StoppedIdle,
+                _ if args.idle => Until::StoppedIdle(args.messages.unwrap_or(0)),
                 Some(count) => Until::Messages(count),
                 None => Until::Stopped,
             },
@@ -316,8 +344,8 @@ impl Life {
             let over = match self.until {
                 Until::Messages(count) => self.out.number() >= count,
                 Until::Stopped => stop,
-                Until::StoppedIdle if self.out.number() > 0 && !stop => return Ok(turn > 0),
-                Until::StoppedIdle => stop,
+                Until::StoppedIdle(_) if self.out.number() > 0 && !stop => return Ok(turn > 0),
+                Until::StoppedIdle(count) => stop && self.out.number() >= count,
             };
             let message = if over { &[] } else { self.out.message() };
             let lend = message.len() >= LEND_FROM;

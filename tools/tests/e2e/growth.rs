@@ -12,8 +12,8 @@ fn soak(stage: &Stage, seconds: usize) {
         command.args(["--limit-s", &limit, "--keep-alive-ms", "2000"]);
         command
     };
-    let (mut b, address) = Party::open("B", &mut settings(1));
-    let (mut a, _) = Party::open("A", settings(0).args(["--connect", &address]));
+    let (mut a, address) = Party::open("A", &mut settings(0));
+    let (mut b, _) = Party::open("B", settings(1).args(["--connect", &address]));
     // A side tells about once a second.
     let samples: Vec<[(u64, u64); 2]> = (0..seconds).map(|_| [a.progress(), b.progress()]).collect();
     a.stop();
@@ -30,8 +30,7 @@ fn soak(stage: &Stage, seconds: usize) {
 #[test]
 fn ten_seconds_of_traffic_do_not_grow_a_process() {
     let _turn = turn();
-    let [.., shm] = &Stage::all("growth")[..] else { unreachable!("shared memory is everywhere") };
-    soak(shm, 10);
+    soak(&Stage::Shm(format!("e2e-growth-{}", std::process::id())), 10);
 }
 
 fn ten_minutes(driver: &str) {
@@ -63,6 +62,18 @@ fn ten_minutes_of_udp_do_not_grow_a_process() {
 #[ignore = "takes ten minutes"]
 fn ten_minutes_of_shm_do_not_grow_a_process() {
     ten_minutes("shm");
+}
+
+#[test]
+#[ignore = "takes ten minutes"]
+fn ten_minutes_of_memif_do_not_grow_a_process() {
+    ten_minutes("dpdk memif");
+}
+
+#[test]
+#[ignore = "takes ten minutes"]
+fn ten_minutes_of_vhost_do_not_grow_a_process() {
+    ten_minutes("dpdk vhost");
 }
 
 /// The allocator settles within some hundred KiB; a leak of one byte a message passes this within seconds.

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use sidelane::lab::process::Process;
 use sidelane::soak::{Counts, Ending, Line};
 
 /// A running process. It is killed when the test is over, however it ends.
@@ -87,10 +88,19 @@ impl Party {
     /// Waits for the next time that it says how far it is: messages received, and its resident memory in KiB.
     pub fn progress(&self) -> (u64, u64) {
         self.expect(|line| match line {
-            Line::Progress { received, rss_kib } => Some((*received, *rss_kib)),
+            Line::Progress { received, rss_kib, .. } => Some((*received, *rss_kib)),
             Line::Ended { how, .. } => panic!("{} ended meanwhile: {how:?}", self.name),
             _ => None,
         })
+    }
+
+    /// Waits until so many messages are settled.
+    pub fn settled(&self, messages: u64) {
+        self.expect(|line| match line {
+            Line::Progress { settled, .. } => (*settled == messages).then_some(()),
+            Line::Ended { how, .. } => panic!("{} ended meanwhile: {how:?}", self.name),
+            _ => None,
+        });
     }
 
     /// Waits for the next life to begin; returns its number and name.
@@ -130,6 +140,11 @@ impl Party {
         let at = Instant::now();
         self.child.wait().expect("it is our child");
         at
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        Process::open(self.pid()).expect("it is our child").signal(signal).unwrap();
     }
 
     /// Its process id.

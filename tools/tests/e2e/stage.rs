@@ -1,10 +1,12 @@
-//! Where two sides meet: hosts of a lab, or this host's loopback or shared memory.
+//! Where two sides meet: hosts of a lab, or this host's loopback, shared memory or a pair of DPDK's.
 
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sidelane::lab::{Lab, LabError, LabSpec};
+use sidelane_nic::dpdk::Installed;
+use tempfile::TempDir;
 
 use crate::patience::watch;
 
@@ -18,6 +20,10 @@ pub enum Stage {
     Udp,
     /// A domain of its own.
     Shm(String),
+    /// Two ends of this name. A serves, so it has to be there first.
+    Memif(String),
+    /// Likewise, in a folder of its own.
+    Vhost(TempDir),
 }
 
 impl Stage {
@@ -52,8 +58,24 @@ impl Stage {
     pub fn all(test: &str) -> Vec<Self> {
         let mut stages: Vec<Self> = Self::uring(false).into_iter().chain(Self::xdp()).collect();
         stages.push(Self::Udp);
-        stages.push(Self::Shm(format!("e2e-{test}-{}", std::process::id())));
+        stages.extend(Self::reliable(test));
         stages
+    }
+
+    /// Every reliable one.
+    pub fn reliable(test: &str) -> Vec<Self> {
+        let name = format!("e2e-{test}-{}", std::process::id());
+        let mut stages = vec![Self::Shm(name.clone())];
+        match Installed::find() {
+            Ok(_) => stages.extend([Self::Memif(name), Self::Vhost(tempfile::tempdir().unwrap())]),
+            Err(error) => println!("skipped: {error}"),
+        }
+        stages
+    }
+
+    /// Whether A serves and B is its client, so that one is not as the other.
+    pub fn is_pair(&self) -> bool {
+        matches!(self, Self::Memif(_) | Self::Vhost(_))
     }
 
     /// For messages.
@@ -63,6 +85,8 @@ impl Stage {
             Self::Xdp(_) => "xdp",
             Self::Udp => "udp",
             Self::Shm(_) => "shm",
+            Self::Memif(_) => "dpdk memif",
+            Self::Vhost(_) => "dpdk vhost",
         }
     }
 
@@ -71,7 +95,7 @@ impl Stage {
         let program = program();
         let mut command = match self {
             Self::Uring(lab) | Self::Xdp(lab) => lab.host(at).command(program),
-            Self::Udp | Self::Shm(_) => Command::new(program),
+            Self::Udp | Self::Shm(_) | Self::Memif(_) | Self::Vhost(_) => Command::new(program),
         };
         command.arg("soak");
         command
@@ -85,11 +109,16 @@ impl Stage {
             Self::Xdp(lab) => format!("xdp:{},endpoint=1", lab.host(at).interface()),
             Self::Udp => format!("udp:127.0.0.1:{port}"),
             Self::Shm(domain) => format!("shm:{domain},endpoint={}", at + 1),
+            Self::Memif(name) => format!("dpdk:memif:{name},{}", PAIR_ENDS[at]),
+            Self::Vhost(folder) => format!("dpdk:vhost:{},{}", folder.path().join("pair").display(), PAIR_ENDS[at]),
         };
         command.args(["side", "--nic", &nic]);
         command
     }
 }
+
+/// A server has an address that is always the same, or that no other has.
+const PAIR_ENDS: [&str; 2] = ["server", "mac=02:00:00:00:00:02"];
 
 /// Names another place of the program than where it was built.
 pub const PROGRAM: &str = "SIDELANE_E2E_PROGRAM";
