@@ -55,11 +55,12 @@ fn part_of_a_rank_of_which_one_ends() {
 #[ignore = "run as a rank by other tests"]
 fn part_of_a_rank_that_is_told_of_an_end() {
     let heard = world::run(|world| {
-        world.barrier().unwrap();
+        // Who comes to its end last hears of it there.
+        let met = world.barrier();
         if world.rank() == 3 {
             std::process::exit(5);
         }
-        world.recv(&mut [0u8], comm::Source::Any, 0).map(drop)
+        met.and_then(|()| world.recv(&mut [0u8], comm::Source::Any, 0).map(drop))
     });
     println!("\ntold: {}", heard.unwrap().unwrap_err());
 }
@@ -145,7 +146,8 @@ fn hydra_tells_which_rank_has_ended() {
     let hydra = ["mpiexec.hydra", "-disable-auto-cleanup", "-n", "8"];
     let output = run(&[&hydra[..], &apart[..2]].concat(), &rank_of("part_of_a_rank_that_is_told_of_an_end"));
     assert_eq!(said(&output), [(); 7].map(|()| ErrorClass::ProcFailed.to_string()), "{output:?}");
-    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    // Of many ranks hydra's own code is 5 or, where it saw the end of a connection before that of the process, 1.
+    assert!(matches!(output.status.code(), Some(1 | 5)), "{output:?}");
 }
 
 #[test]
