@@ -9,6 +9,7 @@ mod ending;
 mod equivalence;
 mod exchange;
 mod failure;
+mod failure_between;
 mod failure_on_host;
 mod forms;
 mod groups;
