@@ -6,6 +6,7 @@ mod examples;
 mod filter;
 mod killed;
 mod lab;
+mod lab_run;
 mod ladder;
 mod ladder_mpi;
 mod misfit;
