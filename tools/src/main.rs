@@ -85,17 +85,26 @@ fn main() -> ExitCode {
 
 /// What `SIDELANE_LOG` says is written to standard error.
 fn log_filter() -> Targets {
-    let warnings = || Targets::new().with_default(LevelFilter::WARN);
-    // An empty one would ask for everything.
-    let Some(wanted) = std::env::var_os("SIDELANE_LOG").filter(|wanted| !wanted.is_empty()) else { return warnings() };
+    let wanted = std::env::var_os("SIDELANE_LOG").unwrap_or_default();
     let wanted = wanted.to_string_lossy();
-    wanted.parse().unwrap_or_else(|error: ParseError| {
+    filter_of(&wanted).unwrap_or_else(|error| {
         // Whoever has started a part of this program has told it.
         if !std::env::args_os().nth(1).is_some_and(|command| args::is_hidden(&command)) {
             tell!("SIDELANE_LOG=`{wanted}` is no filter ({error}); warnings alone are shown");
         }
         warnings()
     })
+}
+
+/// A level, or parts and theirs, comma separated. Of nothing: warnings.
+fn filter_of(wanted: &str) -> Result<Targets, ParseError> {
+    // To the parser nothing is a level too, and blanks are of a name.
+    let parts: Vec<&str> = wanted.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() { Ok(warnings()) } else { parts.join(",").parse() }
+}
+
+fn warnings() -> Targets {
+    Targets::new().with_default(LevelFilter::WARN)
 }
 
 /// Whether what is written to standard error may be coloured: by a terminal that can, of a user who wants it (no-color.org).
@@ -135,4 +144,19 @@ static UNWRITTEN: OnceLock<io::Error> = OnceLock::new();
 /// Prints a line beside the output. Nobody misses it who does not read it.
 fn tell(text: impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_filter_leaves_empty_asks_for_nothing() {
+        for (wanted, as_if) in
+            [("", "warn"), (" ,", "warn"), ("debug,", "debug"), ("nic=debug, dpdk=info", "nic=debug,dpdk=info")]
+        {
+            assert_eq!(filter_of(wanted).unwrap(), as_if.parse().unwrap(), "`{wanted}`");
+        }
+        assert!(filter_of("nic=verbose").is_err());
+    }
 }

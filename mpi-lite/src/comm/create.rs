@@ -332,7 +332,7 @@ impl Communicator {
         }
     }
 
-    /// An id that is free here and on another side, to whose leader our `leader` has this line. It ends with our group's communicator.
+    /// An id that is free here and on another side, to whose leader our `leader` has this line. It ends with our group's communicator, if the line says so.
     fn agree_between(&self, key: Key, leader: u32, line: Line) -> Result<u32, ErrorClass> {
         let leads = self.0.rank == leader;
         self.agree_by(key, |about, mut offer| {

@@ -97,6 +97,8 @@ pub fn leave(socket: &Path) {
     let Some(directory) = socket.parent() else { return };
     if let Ok(lock) = File::open(directory)
         && lock.try_lock().is_ok()
+        // Else it is another one that has this name by now.
+        && lock.metadata().is_ok_and(|it| it.st_nlink() > 0)
     {
         // Not empty: there are other labs.
         let _ = fs::remove_dir(directory);
