@@ -134,7 +134,7 @@ impl OverNic<'_> {
     }
 
     /// Plays, and stays open until the other side has played too: what it was sent and has not received yet may be with us,
-    /// behind a ring that was full, or would go when we close (memif and vhost).
+    /// behind a ring that was full, or would go when we close (what is `lossy` over memif and vhost).
     fn play<T: Transport>(&self, transport: &mut T) -> Result<(), Broken> {
         let Measurement { role, pattern, .. } = self.measurement;
         let outcome = play(pattern, *role, transport)?;
