@@ -57,11 +57,13 @@ macro_rules! predefined {
             }
 
             /// The group that says which operators take it.
+            #[inline]
             pub const fn class(self) -> Class {
                 match self { $(Self::$variant => Class::$class,)* }
             }
 
             /// What stands in memory.
+            #[inline]
             pub const fn repr(self) -> Repr {
                 use Number::*;
                 use Repr::*;
@@ -148,6 +150,7 @@ predefined! {
 
 impl Predefined {
     /// Bytes of data in an element. Less than [`Self::extent`] where a pair has a gap.
+    #[inline]
     pub const fn size(self) -> usize {
         match self.repr() {
             Repr::One(number) => number.size(),
@@ -157,6 +160,7 @@ impl Predefined {
     }
 
     /// Bytes from one element of an array to the next.
+    #[inline]
     pub const fn extent(self) -> usize {
         match self.repr() {
             Repr::Pair(..) => (self.second_at() + self.second_size()).next_multiple_of(self.alignment()),
@@ -165,6 +169,7 @@ impl Predefined {
     }
 
     /// What its address is a multiple of in C.
+    #[inline]
     pub const fn alignment(self) -> usize {
         match self.repr() {
             Repr::One(number) | Repr::Complex(number) => number.size(),
@@ -174,6 +179,7 @@ impl Predefined {
     }
 
     /// Where the second number of an element stands; the element's size when it has but one.
+    #[inline]
     pub const fn second_at(self) -> usize {
         match self.repr() {
             Repr::One(number) | Repr::Complex(number) => number.size(),

@@ -85,6 +85,7 @@ impl Op {
 
     /// [`Self::combine`] on arrays of one type and equal lengths, found once for many of them. Only of arithmetic that is defined
     /// on the type.
+    #[inline]
     pub fn function(&self, kind: Predefined) -> Option<Function> {
         if !self.is_defined_on(kind) {
             return None;
@@ -116,6 +117,7 @@ impl Op {
     }
 
     /// Whether the operands' order is free. Algorithms may then combine as things arrive.
+    #[inline]
     pub fn is_commutative(&self) -> bool {
         match self {
             Self::User(user) => user.is_commutative(),
@@ -125,6 +127,7 @@ impl Op {
     }
 
     /// Whether the standard defines it for this type (MPI-4.1 6.9.2 to 6.9.4 and 12.3.4); the program's own take every type.
+    #[inline]
     pub fn is_defined_on(&self, kind: Predefined) -> bool {
         use Class::*;
         let class = kind.class();
@@ -164,6 +167,7 @@ impl Op {
         }
     }
 
+    #[inline]
     fn on_numbers(&self, number: Number) -> Option<Function> {
         match number {
             Number::I8 => self.on_integers::<i8, _>(),
@@ -183,6 +187,7 @@ impl Op {
         }
     }
 
+    #[inline]
     fn on_integers<T: Integral<N>, const N: usize>(&self) -> Option<Function> {
         Some(match self {
             Self::Band => |into, from| fold(into, from, |a: T, b| a & b),
@@ -195,6 +200,7 @@ impl Op {
         })
     }
 
+    #[inline]
     fn on_real<T: Real<N>, const N: usize>(&self) -> Option<Function> {
         Some(match self {
             Self::Sum => |into, from| fold(into, from, T::plus),
@@ -205,6 +211,7 @@ impl Op {
         })
     }
 
+    #[inline]
     fn on_complex(&self, part: Number) -> Option<Function> {
         Some(match (self, part) {
             // A sum of complex numbers is the sum of their parts.
