@@ -22,6 +22,8 @@ pub(crate) use reasons;
 
 reasons! {
     /// Why a frame was dropped. Each is a field of [`Counters::rejected`].
+    // A word: else what is parsed or refused is packed into bytes at odd places and loaded across them, 5 ns (bench/NOTES.md 73).
+    #[repr(usize)]
     pub enum Reject {
         /// Too short for what it claims to be.
         Truncated = "rejected.truncated",

@@ -271,8 +271,9 @@ fn put_words<const N: usize>(out: &mut [u8], words: [u64; N]) {
 /// `None` where a tag stands that only receives may have.
 #[inline]
 fn key_of(head: &[u8; EAGER_LEN]) -> Option<Key> {
-    let words = u128::from_le_bytes(*head);
-    let key = Key { context: (words >> 32) as u32, source: (words >> 64) as u32, tag: (words >> 96) as u32 as i32 };
+    // Two words, as they were written: a load across both would wait for them (bench/NOTES.md 73).
+    let [low, high] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|byte| head[at + byte])));
+    let key = Key { context: (low >> 32) as u32, source: high as u32, tag: (high >> 32) as u32 as i32 };
     (key.tag != ANY_TAG && key.source != u32::MAX).then_some(key)
 }
 

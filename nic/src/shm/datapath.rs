@@ -54,6 +54,8 @@ pub struct ShmNic {
 /// An endpoint that we have a link to, or that has one to us.
 pub(super) struct Peer {
     endpoint: u16,
+    /// The same, as frames are shown with it.
+    addr: LinkAddr,
     /// The layer above holds a link.
     linked: bool,
     /// `None`: not connected yet.
@@ -102,7 +104,7 @@ impl Nic for ShmNic {
         if self.by_endpoint.len() >= self.peers_max && !self.by_endpoint.contains_key(&endpoint) {
             return Err(LinkError::TableFull(self.peers_max));
         }
-        let index = self.add(Peer { endpoint, linked: true, wire: None, forbidden: false });
+        let index = self.add(Peer { endpoint, addr: to, linked: true, wire: None, forbidden: false });
         self.line.command(Command::Dial(endpoint));
         Ok(Link(index))
     }
@@ -142,8 +144,8 @@ impl Nic for ShmNic {
             if self.next_rx >= self.peers.len() {
                 self.next_rx = 0;
             }
-            if let Some(Peer { endpoint, wire: Some(wire), .. }) = &mut self.peers[self.next_rx] {
-                let from = LinkAddr::Shm { endpoint: *endpoint };
+            if let Some(Peer { addr, wire: Some(wire), .. }) = &mut self.peers[self.next_rx] {
+                let from = *addr;
                 while left > 0 {
                     let counters = &mut self.counters;
                     let taken = wire.take(|frame| {
@@ -300,7 +302,7 @@ impl ShmNic {
         {
             peer.wire = Some(wire);
         } else {
-            self.add(Peer { endpoint, linked: false, wire: Some(wire), forbidden: false });
+            self.add(Peer { endpoint, addr: LinkAddr::Shm { endpoint }, linked: false, wire: Some(wire), forbidden: false });
         }
     }
 
