@@ -248,4 +248,30 @@ mod tests {
         assert_eq!(low.hear(&mut ids, &super::super::context::NOTHING), Some(Err(ErrorClass::ProcFailed)));
         assert_eq!(hear(&mut high, &mut ids), Some(Ok(3)));
     }
+
+    #[test]
+    fn who_finds_that_all_ids_are_in_use_leaves_nothing_behind() {
+        let [low, high] = [1, 2].map(|tag| Key::Some { of: 3, tag });
+        let [mut here, mut there] = [(); 2].map(|()| ContextIds::new());
+        (2..4096).for_each(|id| there.take(id));
+        let mut parts = [(); 2].map(|()| Agreeing::new(low));
+        let found = loop {
+            let mut all = parts[0].offer(&mut here);
+            and(&mut all, &parts[1].offer(&mut there));
+            let ended = parts[0].hear(&mut here, &all);
+            assert_eq!(parts[1].hear(&mut there, &all), ended);
+            if let Some(ended) = ended {
+                break ended;
+            }
+        };
+        assert_eq!(found, Err(ErrorClass::Other));
+        // As whoever has no more to do with it.
+        parts[0].give_up(&mut here);
+        let mut part = Agreeing::new(high);
+        let mut hear = || {
+            let offer = part.offer(&mut here);
+            part.hear(&mut here, &offer)
+        };
+        assert_eq!([hear(), hear()], [None, Some(Ok(2))]);
+    }
 }

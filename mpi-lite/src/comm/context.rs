@@ -362,9 +362,24 @@ mod tests {
         here.give_back(second);
         assert_eq!(agree(&mut [here, far]), Found::Id(second), "nobody in it has given that up");
         far.give_back(second);
+        assert_eq!(agree(&mut [far]), Found::Id(second), "nor who has heard of it there");
+        far.give_back(second);
         here.give_back(second);
         assert_eq!(agree(&mut [far, there]), Found::Id(2 * PLACES as u32 + 2));
         assert!(super::all(GENERATIONS * PLACES as u32 - 1).end <= FAILURES);
+    }
+
+    #[test]
+    fn what_was_offered_and_may_be_taken_is_of_the_first_generation_and_was_free() {
+        let mut ids = ContextIds::new();
+        ids.take(2);
+        ids.give_up(3);
+        ids.meet(KEY);
+        ids.offer(KEY, About::Places);
+        ids.give_up_offer(KEY, About::Places);
+        ids.leave(KEY);
+        let found = [(); 2].map(|()| agree(&mut [&mut ids]));
+        assert_eq!(found, [3, 4].map(|place| Found::Id(PLACES as u32 + place)));
     }
 
     #[test]
