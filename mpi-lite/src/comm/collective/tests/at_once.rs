@@ -298,6 +298,18 @@ fn lens(call: Call, size: usize) -> (usize, usize) {
     }
 }
 
+/// What a rank gives is longer than what it gets.
+#[test]
+fn blocks_that_are_too_long_together_are_not_for_memory_that_is_not_read() {
+    let device = Device::open(0, vec![adi::Process::here("", &[])], vec![], &Config::default()).unwrap();
+    let Member { queue, .. } = Member::new(0, 2, Host::create(2, 2).unwrap(), &device);
+    let takes = [8_192, 8_193].map(|len| {
+        let call = Call::ReduceScatter { blocks: Blocks::Equal(len), reduction: COMPOSE };
+        queue.takes(call, Buffers { send: 2 * len, receive: len, in_place: false }).is_some()
+    });
+    assert_eq!(takes, [true, false]);
+}
+
 #[test]
 fn a_root_runs_ahead_without_waiting_as_far_as_there_is_room() {
     let meet = std::sync::Barrier::new(2);
@@ -394,8 +406,11 @@ fn a_panic_in_a_call_made_at_once_fails_all_behind_it() {
             assert!(made.is_err());
         }
         has_failed.wait();
+        let mut room = [0; 4];
         let mut next = begin(&ranks, call, given, &mut room).unwrap();
         assert_eq!(finish(device, &mut next), Err(Error::ProcFailed));
+        // The other one may have to find out in the call.
+        assert!(rank == 0 || room == [0; 4], "it was made");
     });
 }
 
