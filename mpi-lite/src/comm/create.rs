@@ -198,12 +198,7 @@ impl Communicator {
         let first = |group: &Group| u64::from(group.processes()[0]);
         let mut there = vec![0];
         let heard = if side.rank() == 0 { self.swap(&[u64::from(high)], &mut there, 0, MERGE, never) } else { Ok(()) };
-        let met = heard.is_ok();
-        let there = side.spread(0, heard.map(|()| there)).inspect_err(|_| {
-            if met {
-                self.decline();
-            }
-        })?;
+        let there = side.spread(0, heard.map(|()| there)).inspect_err(|_| self.decline())?;
         let group = self.group();
         let we_first = (u64::from(high), first(group)) < (there[0], first(remote));
         let all = if we_first { group.union(remote) } else { remote.union(group) };

@@ -112,6 +112,10 @@ fn a_leader_that_waits_for_another_group_ends_with_its_own_and_the_other_one_is_
             let half = world.split(Some(left.into()), 0).unwrap().unwrap();
             let other = if left { size - 2 } else { 0 };
             let make = |tag| half.intercomm(0, &world, other, tag).map(drop);
+            if rank == 0 {
+                // As if it had led in another call: what it hears by now the other leader hears by in the next one.
+                world.local().lock().leader_tag();
+            }
             if rank == 1 {
                 world.recv(&mut [0u8], 0, 0).unwrap();
                 half.revoke();
@@ -224,5 +228,64 @@ fn who_is_alone_on_two_sides_is_told_so_and_goes_on() {
             assert_eq!(between.shrink().map(drop), Err(ErrorClass::ProcFailed));
         }
         assert_eq!(next_id(), id, "none was used up");
+    });
+}
+
+/// Its leader has heard from the other one, who counts on it.
+#[test]
+fn a_side_that_loses_a_member_declines_to_become_one_group_with_the_other_one() {
+    job(4, |world| {
+        let left = world.rank() < 2;
+        let part = world.split(Some(left.into()), 0).unwrap().unwrap();
+        let between = part.intercomm(0, &world, if left { 2 } else { 0 }, 0).unwrap();
+        if world.rank() == 1 {
+            [0, 2, 3].into_iter().for_each(|rank| _ = world.recv(&mut [0u8], rank, GOODBYE).unwrap());
+            return leave(world);
+        }
+        world.send(&[0u8], 1, GOODBYE).unwrap();
+        if left {
+            world.recv(&mut [0u8], 1, 0).unwrap_err();
+        }
+        assert_eq!(between.merge(left).map(drop), Err(ErrorClass::ProcFailed));
+    });
+}
+
+#[test]
+fn a_side_that_cannot_be_split_declines_to_be_split_with_the_other_one() {
+    job(4, |world| {
+        let left = world.rank() < 2;
+        let part = world.split(Some(left.into()), 0).unwrap().unwrap();
+        let between = part.intercomm(0, &world, if left { 2 } else { 0 }, 0).unwrap();
+        if world.rank() == 1 {
+            // Its part in it, so far.
+            between.allgather(&[[0i64; 2]], &mut [[0; 2]; 2]).unwrap();
+            return between.0.side.as_ref().unwrap().revoke();
+        }
+        let expected = if left { ErrorClass::Revoked } else { ErrorClass::ProcFailed };
+        assert_eq!(between.split(Some(0), 0).map(drop), Err(expected));
+    });
+}
+
+/// Of two ids that a duplicate takes one was agreed upon.
+#[test]
+fn a_duplicate_that_a_side_cannot_have_leaves_its_id() {
+    job(4, |world| {
+        let left = world.rank() < 2;
+        let part = world.split(Some(left.into()), 0).unwrap().unwrap();
+        let between = part.intercomm(0, &world, if left { 2 } else { 0 }, 0).unwrap();
+        let next_place = || world.own().dup().unwrap().0.id % 4096;
+        let place = next_place();
+        match world.rank() {
+            0 => {
+                assert_eq!(between.dup().map(drop), Err(ErrorClass::Revoked));
+                assert_eq!(next_place(), place);
+            }
+            // Its part in it, so far.
+            1 => {
+                between.agree_on_id().unwrap();
+                between.0.side.as_ref().unwrap().revoke();
+            }
+            _ => _ = between.dup().unwrap(),
+        }
     });
 }
