@@ -108,6 +108,35 @@ fn threads_make_them_in_another_order_than_other_ranks_do() {
     });
 }
 
+/// What tells them apart is in one order on both sides.
+#[test]
+fn threads_make_several_between_the_same_groups() {
+    job_with_two(4, true, |world, [a, b]| {
+        let left = world.rank() < 2;
+        let halves = [(); 2].map(|()| world.split(Some(left.into()), 0).unwrap().unwrap());
+        let make = |half: &Communicator, (bridge, leader, tag): (&Communicator, u32, i32)| {
+            // The outer ones of all lead, or the inner ones.
+            let (leader, other) = if left { (leader, 3 - leader) } else { (1 - leader, leader) };
+            half.intercomm(leader, bridge, other, tag).unwrap()
+        };
+        for ways in [[(&a, 0, 3), (&b, 0, 3)], [(&a, 0, 3), (&a, 0, 4)], [(&a, 0, 3), (&a, 1, 3)]] {
+            for _ in 0..ROUNDS {
+                let [one, other] = thread::scope(|scope| {
+                    let make = |at: usize| {
+                        scope.spawn({
+                            let (make, half) = (&make, &halves[at]);
+                            move || make(half, ways[at])
+                        })
+                    };
+                    [make(0), make(1)].map(|made| made.join().unwrap())
+                });
+                assert_ne!(one.0.id, other.0.id);
+                other.barrier().unwrap();
+            }
+        }
+    });
+}
+
 #[test]
 fn an_error_handler_makes_a_communicator_of_those_that_are_left() {
     for threads in [false, true] {

@@ -51,6 +51,8 @@ fn survivors_shrink_and_go_on() {
         assert!(comm.is_revoked());
         assert_eq!(comm.barrier(), Err(ErrorClass::Revoked));
         assert_eq!(comm.probe(Source::Any, None).map(drop), Err(ErrorClass::Revoked));
+        let others = comm.group().excl(&[4]).unwrap();
+        assert_eq!(comm.create_group(&others, 0).map(drop), Err(ErrorClass::Revoked));
         let smaller = comm.shrink().unwrap();
         assert_eq!(smaller.group().processes(), [0, 1, 2, 3]);
         let mut sum = [comm.rank()];
