@@ -224,6 +224,64 @@ mod tests {
         );
     }
 
+    /// What each of two groups of so many ranks has at the end of a call, by its number: `make` says what it calls, gives, and has room for.
+    fn played(sizes: [usize; 2], seed: u64, make: impl Fn(usize) -> (Call<'static>, Vec<u8>, Vec<u8>)) -> Vec<Vec<u8>> {
+        let all: Vec<u32> = (0..(sizes[0] + sizes[1]) as u32).collect();
+        let (first, last) = all.split_at(sizes[0]);
+        let of = |here: &[u32], there: &[u32]| (0..here.len()).map(|rank| Groups::new(here, rank, there).0).collect();
+        let ranks: [Vec<Groups>; 2] = [of(first, last), of(last, first)];
+        let ranks = ranks.iter().flatten().map(|groups| {
+            let (call, send, receive) = make(groups.number());
+            let mut schedule = Schedule::new();
+            let buffers = Buffers { send: send.len(), receive: receive.len(), in_place: false };
+            groups.build(call, &mut schedule, buffers, &Table::default());
+            assert_eq!(schedule.check(), Ok(()));
+            (schedule, send, receive)
+        });
+        Play::new(seed, ranks).run(|into, from| into.iter_mut().zip(from).for_each(|(into, from)| *into += from))
+    }
+
+    /// Also where one of them gives more than the other.
+    #[test]
+    fn each_group_gets_what_the_other_one_gives() {
+        let reduction = Reduction { element: 1, commutative: true };
+        let sizes = (1..5).flat_map(|here| (1..5).map(move |there| [here, there]));
+        for (seed, [here, there]) in (0..).zip(sizes) {
+            let (all, is_first) = (0..here + there, |number: usize| number < here);
+            let got = played([here, there], seed, |number| match number {
+                0 => (Call::Broadcast { root: 0 }, vec![], vec![7; 3]),
+                _ if is_first(number) => (Call::Broadcast { root: NOBODY }, vec![], vec![]),
+                _ => (Call::Broadcast { root: 0 }, vec![], vec![0; 3]),
+            });
+            assert!(got[here..].iter().all(|got| *got == [7; 3]), "broadcast, {here} and {there}");
+
+            let got = played([here, there], seed, |number| {
+                let len = if is_first(number) { there } else { here };
+                let call = Call::ReduceScatter { blocks: Blocks::Equal(len), reduction };
+                (call, vec![number as u8 + 1; here * there], vec![0; len])
+            });
+            let sum = |of_first: bool| -> u8 {
+                all.clone().filter(|of| is_first(*of) == of_first).map(|of| of as u8 + 1).sum()
+            };
+            let expected = |number| vec![sum(!is_first(number)); if is_first(number) { there } else { here }];
+            assert!(got.into_iter().eq(all.clone().map(expected)), "reduce-scatter, {here} and {there}");
+
+            // The first ones give one byte to each, and the others two.
+            let blocks = |from: usize, to: usize| vec![(from * 16 + to) as u8; if is_first(from) { 1 } else { 2 }];
+            let others = |number| all.clone().filter(move |other| is_first(*other) != is_first(number));
+            let got = played([here, there], seed, |number| {
+                let given: Vec<u8> = others(number).flat_map(|other| blocks(number, other)).collect();
+                let room = others(number).map(|other| blocks(other, number).len()).sum();
+                (Call::Alltoall { len: given.len() / others(number).count() }, given, vec![0; room])
+            });
+            let expected = |number| others(number).flat_map(|other| blocks(other, number)).collect();
+            assert!(
+                got.into_iter().eq(all.clone().map(expected).collect::<Vec<Vec<u8>>>()),
+                "alltoall, {here} and {there}"
+            );
+        }
+    }
+
     /// MPI-4.1 6.3.
     #[test]
     fn nobody_leaves_a_barrier_of_two_groups_before_all_of_both_have_come() {
