@@ -136,22 +136,28 @@ fn neighbours_of_a_ring_and_of_a_line_get_each_others_blocks() {
 }
 
 #[test]
-fn blocks_apart_and_in_any_order_get_where_they_belong() {
+fn blocks_at_any_places_get_where_they_belong() {
     for case @ (size, _) in CASES {
         run_on(case, |me, host| {
-            let lens: Vec<usize> = (0..size).map(|rank| rank % 3).collect();
-            // Backwards, with a byte between them.
-            let starts: Vec<usize> = (0..size).map(|rank| 3 * (size - rank)).collect();
-            let all: Vec<u8> = (0..3 * (size + 1)).map(|at| at as u8).collect();
-            let given = (me == 0).then_some((&all[..], Blocks::At { counts: &lens, starts: &starts, element: 1 }));
-            for few in [true, false] {
-                let mut block = vec![0; lens[me]];
-                match few {
-                    true => host.scatter_varying_few(0, given, Some(&mut block), &mut Thread),
-                    false => at_once(host.scatter_varying(0, given, Some(&mut block), &mut Thread)),
+            let all: Vec<u8> = (0..3 * (size + 2)).map(|at| at as u8).collect();
+            let lens = || (0..size).map(|rank| rank % 3).collect::<Vec<_>>();
+            // Backwards, with a byte between them; and one after the other, behind what is nobody's.
+            let apart = (lens(), (0..size).map(|rank| 3 * (size - rank)).collect());
+            let behind = |lens: Vec<usize>| {
+                let starts: Vec<usize> = (0..size).map(|rank| 5 + lens[..rank].iter().sum::<usize>()).collect();
+                (lens, starts)
+            };
+            for (lens, starts) in [apart, behind(lens()), behind(vec![2; size])] {
+                let given = (me == 0).then_some((&all[..], Blocks::At { counts: &lens, starts: &starts, element: 1 }));
+                for few in [true, false] {
+                    let mut block = vec![0; lens[me]];
+                    match few {
+                        true => host.scatter_varying_few(0, given, Some(&mut block), &mut Thread),
+                        false => at_once(host.scatter_varying(0, given, Some(&mut block), &mut Thread)),
+                    }
+                    .unwrap();
+                    assert_eq!(block, all[starts[me]..][..lens[me]], "rank {me} of {size}");
                 }
-                .unwrap();
-                assert_eq!(block, all[starts[me]..][..lens[me]], "rank {me} of {size}");
             }
         });
     }

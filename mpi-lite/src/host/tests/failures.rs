@@ -13,7 +13,7 @@ fn neighbors(host: &mut Host, ranks: &[Option<u32>], given: &[u8], lens: &[usize
 
 #[test]
 fn calls_that_do_not_fit_fail_everywhere() {
-    let cases: [(&str, Part, Part); 10] = [
+    let cases: [(&str, Part, Part); 12] = [
         (
             "another root, of few bytes",
             |host| host.broadcast_few(if host.me() == 2 { 1 } else { 0 }, &mut [0; 8], &mut Thread),
@@ -52,6 +52,19 @@ fn calls_that_do_not_fit_fail_everywhere() {
             "a longer block",
             |host| at_once(host.scatter_varying(0, Some((&[0; 9], Blocks::Equal(3))), None, &mut Thread)),
             |host| at_once(host.scatter_varying(0, None, Some(&mut [0; 4]), &mut Thread)),
+        ),
+        (
+            "a longer block behind a table",
+            |host| at_once(host.scatter_varying(0, Some((&[0; 9], Blocks::Lens(&[2, 3, 4]))), None, &mut Thread)),
+            |host| at_once(host.scatter_varying(0, None, Some(&mut [0; 4]), &mut Thread)),
+        ),
+        (
+            "a shorter block, read where it is",
+            |host| {
+                let blocks = Blocks::Lens(&[1, 30_000, 1]);
+                at_once(host.scatter_varying(0, Some((&[0; 30_002], blocks)), None, &mut Thread))
+            },
+            |host| at_once(host.scatter_varying(0, None, Some(&mut [0; 20_000]), &mut Thread)),
         ),
         (
             "more neighbours",
