@@ -129,6 +129,17 @@ mod tests {
     }
 
     #[test]
+    fn one_reader_that_is_far_counts_for_all() {
+        let mut writer = Host::create(3, sidelane_nic::affinity::online()).unwrap().slots;
+        let readers = [1, 2].map(|me| Host::join(writer.ground.shared.ticket(), me, 3).unwrap().slots);
+        let mut copies = |paces: [bool; 2]| {
+            readers.iter().zip(paces).for_each(|(reader, quick)| reader.say_pace(quick));
+            writer.shall_copy()
+        };
+        assert_eq!([[true, false], [true, true]].map(&mut copies), [false, true]);
+    }
+
+    #[test]
     fn one_slow_copy_alone_does_not_count() {
         let mut writer = Host::create(2, sidelane_nic::affinity::online()).unwrap().slots;
         let reader = Host::join(writer.ground.shared.ticket(), 1, 2).unwrap().slots;
