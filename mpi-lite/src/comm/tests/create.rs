@@ -73,6 +73,7 @@ fn a_group_makes_its_own_communicator_while_others_do_else() {
         }
         let in_it = comm.create(&odd).unwrap();
         assert_eq!(in_it.map(|part| who(&part, comm.rank())), (comm.rank() % 2 == 1).then(|| vec![3, 1]));
+        assert_eq!(comm.create(&Group::new([4]).unwrap()).map(drop), Err(ErrorClass::Group));
     });
 }
 
@@ -229,6 +230,19 @@ fn what_a_leader_cannot_use_is_the_same_error_for_its_whole_group() {
             "which means nothing but to leaders"
         );
         assert_eq!(half.intercomm(2, &comm, other, 0).map(drop), Err(ErrorClass::Root), "no leader of any group");
+    });
+}
+
+/// MPI-4.1 7.6.2.
+#[test]
+fn there_is_none_between_groups_that_have_a_process_in_common() {
+    job(3, |comm| {
+        let parts = [[0, 1], [1, 2]].map(|ranks| comm.create(&comm.group().incl(&ranks).unwrap()).unwrap());
+        for (part, (leader, other)) in parts.iter().zip([(0, 2), (1, 0)]) {
+            let made = part.as_ref().map(|part| part.intercomm(leader, &comm, other, 0).map(drop));
+            assert!(matches!(made, None | Some(Err(ErrorClass::Group))), "{made:?}");
+        }
+        comm.dup().unwrap().barrier().unwrap();
     });
 }
 

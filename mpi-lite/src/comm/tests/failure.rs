@@ -134,6 +134,15 @@ fn partitions_of_which_none_is_ready_are_not_waited_for_either() {
     });
 }
 
+/// Its first member alone hears from all.
+#[test]
+fn a_group_that_makes_a_communicator_is_told_of_a_member_that_is_gone() {
+    job_without_the_last(3, |comm| {
+        comm.recv(&mut [0u8], 2, 0).unwrap_err();
+        assert_eq!(comm.create_group(comm.group(), 0).map(drop), Err(ErrorClass::ProcFailed));
+    });
+}
+
 #[test]
 fn who_needs_nobody_begins_no_call_in_a_communicator_that_is_revoked() {
     job(2, |comm| {

@@ -233,7 +233,7 @@ fn who_is_alone_on_two_sides_is_told_so_and_goes_on() {
 
 /// Its leader has heard from the other one, who counts on it.
 #[test]
-fn a_side_that_loses_a_member_declines_to_become_one_group_with_the_other_one() {
+fn a_side_that_loses_a_member_declines_what_it_would_make_with_the_other_one() {
     job(4, |world| {
         let left = world.rank() < 2;
         let part = world.split(Some(left.into()), 0).unwrap().unwrap();
@@ -247,6 +247,7 @@ fn a_side_that_loses_a_member_declines_to_become_one_group_with_the_other_one() 
             world.recv(&mut [0u8], 1, 0).unwrap_err();
         }
         assert_eq!(between.merge(left).map(drop), Err(ErrorClass::ProcFailed));
+        assert_eq!(between.dup().map(drop), Err(ErrorClass::ProcFailed));
     });
 }
 

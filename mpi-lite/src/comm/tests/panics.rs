@@ -31,7 +31,7 @@ fn panics_at(comm: &Communicator, rank: u32) -> Op {
 
 /// Runs `each` as every rank: two share what they take for a host, and the others' they reach over UDP. A rank that fails ends
 /// the process, since the others would wait for it for ever.
-fn on_hosts_of_two(size: u32, each: impl Fn(Communicator) + Sync) {
+pub(super) fn on_hosts_of_two(size: u32, each: impl Fn(Communicator) + Sync) {
     watch(&format!("a job of {size} on hosts of two"), SUITE_PATIENCE);
     let (config, under_way) = (Config::default(), AtomicU32::new(size));
     let (meet, processes) = (Barrier::new(size as usize), Mutex::new(vec![None; size as usize]));

@@ -1,5 +1,6 @@
 //! Communicators of some of another one's processes: who is in, and in what order.
 
+use super::panics::on_hosts_of_two;
 use super::*;
 
 #[test]
@@ -15,6 +16,15 @@ fn a_split_orders_by_key_and_then_by_rank() {
         assert_eq!(who(&comm.split_shared(0).unwrap(), rank), [0, 1, 2, 3, 4]);
         let reversed = comm.split(Some(0), -(rank as i32)).unwrap().unwrap();
         assert_eq!(reversed.compare(&comm), Comparison::Similar);
+    });
+}
+
+#[test]
+fn ranks_of_several_hosts_are_split_by_those() {
+    on_hosts_of_two(4, |comm| {
+        let first = comm.rank() / 2 * 2;
+        let parts = [comm.split_shared(0).unwrap(), comm.split_finer(0).unwrap().unwrap()];
+        assert_eq!(parts.map(|part| who(&part, comm.rank())), [(); 2].map(|()| vec![first, first + 1]));
     });
 }
 
