@@ -4,10 +4,14 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use super::abort::Abort;
+use super::arrived::{Arrived, Aside};
 use super::inherited;
 use super::line::{LINE_MAX, Line, Malformed};
+use super::notice::Notice;
 use super::reply::{Maxes, Reply};
 use super::request::{GET_MANY, Request};
 use super::shown::Shown;
@@ -26,6 +30,10 @@ pub struct Client {
     pub(super) exchanges: usize,
     /// Once it is known.
     gets_many: Option<bool>,
+    /// What was read and is a [`Watch`]'s, or a [`Notice`]'s.
+    aside: Aside,
+    /// An answer is yet to come that is a [`Notice`]'s.
+    owed: Arc<AtomicBool>,
 }
 
 /// Why the launcher was of no help.
@@ -110,7 +118,17 @@ impl Client {
         assert!(rank < size, "ranks are below the job's size");
         let maxes = Maxes { space: 0, key: 0, value: 0 };
         let (stream, space) = (BufReader::new(stream), String::new());
-        let mut client = Self { stream, rank, size, space, maxes, exchanges: 0, gets_many: None };
+        let mut client = Self {
+            stream,
+            rank,
+            size,
+            space,
+            maxes,
+            exchanges: 0,
+            gets_many: None,
+            aside: Arc::default(),
+            owed: Arc::default(),
+        };
         let init = Request::Init { version: 1, subversion: 1 };
         client.ask(&init, |reply| match reply {
             Reply::ResponseToInit { rc: 0, .. } => Some(Ok(())),
@@ -224,19 +242,13 @@ impl Client {
     pub fn watch_ranks(&mut self) -> Result<Watch, PmiError> {
         self.ask(&Request::WatchRanks, |reply| (reply == Reply::Watching).then_some(Ok(())))?;
         let stream = self.stream.get_ref().try_clone().map_err(|error| PmiError::Io("watch ranks by", error))?;
-        // What has come behind the answer is news already, of which the last may be on its way.
-        let mut early = Vec::new();
-        while !self.stream.buffer().is_empty() {
-            let read = self.stream.read_until(b'\n', &mut early);
-            read.map_err(|error| PmiError::Io("read from", error))?;
-        }
-        Ok(Watch::new(stream, early))
+        Ok(Watch::new(stream, Arc::clone(&self.aside)))
     }
 
-    /// The same connection, for questions while this one has none.
-    pub(super) fn beside(&self) -> Result<Self, PmiError> {
+    /// What asks who is gone at MPICH's signal.
+    pub(super) fn notice(&self) -> Result<Notice, PmiError> {
         let stream = self.stream.get_ref().try_clone().map_err(|error| PmiError::Io("watch ranks by", error))?;
-        Ok(Self { stream: BufReader::new(stream), space: self.space.clone(), ..*self })
+        Ok(Notice::new(Arrived::new(stream, Arc::clone(&self.aside)), &self.space, Arc::clone(&self.owed)))
     }
 
     /// Says that this rank's end, from now on, is as it should be.
@@ -257,14 +269,31 @@ impl Client {
     ) -> Result<T, PmiError> {
         write(&mut self.stream, request)?;
         let mut line = Vec::new();
-        // News that nobody has looked at come before the answer.
-        while matches!(read(&mut self.stream, &mut line)?, Reply::RankGone { .. }) {}
+        loop {
+            match read(&mut self.stream, &mut line)? {
+                Reply::RankGone { .. } => {}
+                Reply::GetResult(_) if self.owed.swap(false, Ordering::Relaxed) => {}
+                _ => break,
+            }
+            self.set_aside(&line);
+        }
+        // What has come behind the answer is news, of which the last may be on its way.
+        let mut news = Vec::new();
+        while !self.stream.buffer().is_empty() {
+            let read = self.stream.read_until(b'\n', &mut news);
+            read.map_err(|error| PmiError::Io("read from", error))?;
+        }
+        self.set_aside(&news);
         let reply = parse(&line)?;
         match take(reply.clone()) {
             Some(Ok(value)) => Ok(value),
             Some(Err(why)) => Err(PmiError::Refused { request: request.to_string(), why }),
             None => Err(unexpected(request, &reply)),
         }
+    }
+
+    fn set_aside(&self, lines: &[u8]) {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(lines);
     }
 }
 

@@ -13,11 +13,13 @@
 //! | `client` | the rank's side |
 //! | `abort` | asking for the job's end |
 //! | `environment` | what a process's environment says of its launcher |
+//! | `arrived` | lines that have come already |
 //! | `watch` | news of ranks that have ended, from `sidelane run --keep-going` |
 //! | `notice` | the same, from `mpiexec.hydra`, and its signal |
 //! | `exchange` | everybody tells everybody a text, however long |
 
 mod abort;
+mod arrived;
 mod client;
 mod environment;
 mod exchange;
@@ -41,8 +43,6 @@ pub use request::{NameCommand, Request};
 pub use server::{Mapping, Server, ServerEvent};
 pub use shown::{Shown, ShownWhole};
 pub use watch::Watch;
-
-use notice::Notice;
 
 /// This process's place in its job.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl Launch {
             return Ok(Some(Box::new(move || watch.poll())));
         }
         if environment.is_of_hydra() {
-            let mut notice = Notice::new(client.beside()?);
+            let mut notice = client.notice()?;
             return Ok(Some(Box::new(move || notice.poll())));
         }
         Ok(None)

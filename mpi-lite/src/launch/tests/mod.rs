@@ -89,7 +89,7 @@ fn serve_until(server: &mut Server, stream: &UnixStream, last: &[u8]) {
 fn news_of_many_ranks_are_told_each_and_leave_later_answers_whole() {
     watch("a launch with many deaths", SUITE_PATIENCE);
     // More than is read at once, each: before anybody asks for it, and after.
-    let (before, all) = (1_000, 1_100);
+    let (before, all) = (1_000, 5_000);
     let (theirs, ours) = UnixStream::pair().unwrap();
     let mut server = Server::new("test", &Mapping(vec![0; all]));
     (1..before).for_each(|rank| server.handle_gone(rank));
@@ -107,6 +107,27 @@ fn news_of_many_ranks_are_told_each_and_leave_later_answers_whole() {
     thread::scope(|scope| {
         scope.spawn(|| serve_until(&mut server, &ours, b"cmd=finalize"));
         client.finalize().unwrap();
+    });
+}
+
+#[test]
+fn news_among_which_an_answer_comes_are_told_later() {
+    watch("a question among news", SUITE_PATIENCE);
+    let (theirs, ours) = UnixStream::pair().unwrap();
+    let mut server = Server::new("test", &Mapping(vec![0; 4]));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            serve_until(&mut server, &ours, b"cmd=watch_ranks");
+            server.handle_gone(2);
+            server.handle_line(0, b"cmd=get_appnum");
+            server.handle_gone(3);
+            let lines: String = std::iter::from_fn(|| server.poll_reply()).map(|(_, line)| line).collect();
+            (&ours).write_all(lines.as_bytes()).unwrap();
+        });
+        let mut client = Client::start(theirs, 0, 4).unwrap();
+        let mut news = client.watch_ranks().unwrap();
+        assert_eq!(client.appnum().unwrap(), Some(0));
+        assert_eq!([(); 3].map(|()| news.poll()), [Some(2), Some(3), None]);
     });
 }
 
