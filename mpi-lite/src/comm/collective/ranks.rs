@@ -190,7 +190,6 @@ impl Ranks {
                 return Ok(());
             }
             self.host = Shared::Failed(done.as_ref().map_or(Error::ProcFailed, |ended| ended.err().unwrap()));
-            self.left_others = false;
             return done.unwrap_or_else(|panic| resume_unwind(panic));
         }
         if !self.fits(&call, Buffers::of(send, receive)) {
