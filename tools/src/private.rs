@@ -31,7 +31,7 @@ pub fn among_others(parent: &Path, prefix: &str) -> io::Result<PathBuf> {
 pub fn found_among_others(parent: &Path, prefix: &str, own: u32) -> Option<PathBuf> {
     let named =
         |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(prefix.as_bytes()));
-    entries(parent).into_iter().find(|path| named(path) && is_private(path, own))
+    entries(parent).into_iter().find(|path| named(path) && is_private(path, own) == Some(true))
 }
 
 /// Users whose first lab was made inside a lab have one name each; hardly anybody's is.
@@ -39,19 +39,29 @@ const NAMES_MAX: u32 = 100;
 
 /// Makes the directory if it is not there yet; false when it is another's than that of user `own`.
 pub fn make(directory: &Path, own: u32) -> io::Result<bool> {
-    match DirBuilder::new().mode(0o700).create(directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(io::Error::new(error.kind(), format!("{}: {error}", directory.display())));
+    for _ in 0..TRIES {
+        match DirBuilder::new().mode(0o700).create(directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(io::Error::new(error.kind(), format!("{}: {error}", directory.display())));
+            }
+            _ => {}
         }
-        _ => {}
+        // Whoever made it may have taken it away.
+        if let Some(is_private) = is_private(directory, own) {
+            return Ok(is_private);
+        }
     }
-    Ok(is_private(directory, own))
+    Err(io::Error::new(io::ErrorKind::NotFound, format!("{} comes and goes", directory.display())))
 }
 
-fn is_private(path: &Path, own: u32) -> bool {
-    fs::symlink_metadata(path)
-        .is_ok_and(|found| found.is_dir() && found.st_uid() == own && found.st_mode() & 0o077 == 0)
+/// Whether it is a directory of user `own` alone; `None`: there is nothing.
+pub fn is_private(path: &Path, own: u32) -> Option<bool> {
+    let found = fs::symlink_metadata(path).ok()?;
+    Some(found.is_dir() && found.st_uid() == own && found.st_mode() & 0o077 == 0)
 }
+
+/// How often a directory may go while somebody makes it: once for each lab that ends meanwhile.
+pub const TRIES: usize = 100;
 
 /// What is in a directory, in an order that is always the same; nothing of one that cannot be read.
 pub fn entries(directory: &Path) -> Vec<PathBuf> {
@@ -68,6 +78,7 @@ pub fn own_uid() -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::thread;
 
     use super::*;
 
@@ -88,6 +99,18 @@ mod tests {
         let private = among_others(place.path(), "sidelane-labs-").unwrap();
         assert_ne!(private, open);
         assert_eq!(among_others(place.path(), "sidelane-labs-").unwrap(), private);
+    }
+
+    #[test]
+    fn a_directory_that_another_takes_away_is_made_again_and_never_taken_for_anothers() {
+        let place = tempfile::tempdir().unwrap();
+        let (directory, own) = (place.path().join("sidelane"), own_uid().unwrap());
+        thread::scope(|scope| {
+            let takes_away = scope.spawn(|| (0..20_000).for_each(|_| drop(fs::remove_dir(&directory))));
+            while !takes_away.is_finished() {
+                assert!(make(&directory, own).unwrap());
+            }
+        });
     }
 
     #[test]

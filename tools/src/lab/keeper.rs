@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use sidelane_nic::{passing, process::pids};
@@ -102,12 +102,13 @@ pub fn keep(lab: &Lab, name: &str, ready: impl FnOnce() -> io::Result<()>) -> Re
     let text = serde_json::to_vec(&description).expect("a description has no maps and no foreign strings");
     let descriptors: Vec<RawFd> = descriptors(lab).collect();
     let ended = ending_signals().map_err(|e| KeepError::System("watch for signals", e))?;
-    let inode = fs::metadata(&path).map(|m| m.st_ino()).ok();
+    let inode = || fs::metadata(&path).map(|m| m.st_ino()).ok();
+    let made = inode();
     let told = ready();
     while told.is_ok() {
         match wait(&listener, &ended) {
             Wake::Signal => break,
-            Wake::Time if fs::metadata(&path).map(|m| m.st_ino()).ok() != inode => return Ok(()),
+            Wake::Time if inode() != made => return Ok(()),
             Wake::Time => {}
             Wake::Client => {
                 let Ok((mut client, _)) = listener.accept() else { continue };
@@ -122,7 +123,10 @@ pub fn keep(lab: &Lab, name: &str, ready: impl FnOnce() -> io::Result<()>) -> Re
             }
         }
     }
-    let _ = fs::remove_file(&path);
+    // Else somebody has removed it, and another lab may have the name.
+    if inode() == made {
+        let _ = fs::remove_file(&path);
+    }
     place::leave(&path);
     told.map_err(|e| KeepError::System("tell that the lab is up", e))
 }
@@ -300,9 +304,9 @@ fn connect(path: &Path) -> io::Result<Option<UnixStream>> {
     }
 }
 
-/// As `connect`, for whoever holds the lock.
+/// As `connect`, for whoever holds the lock, and keeps no others waiting for a keeper that is stopped.
 fn connect_or_clean(path: &Path) -> io::Result<Option<UnixStream>> {
-    match dial(path, KEEPER_WAIT) {
+    match dial(path, Duration::ZERO) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path).map(|()| None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         other => other.map(Some),
@@ -330,17 +334,24 @@ fn dial(path: &Path, at_most: Duration) -> io::Result<UnixStream> {
     }
     // SAFETY: The call just opened the descriptor for us, so nobody else owns it.
     let stream = unsafe { UnixStream::from_raw_fd(socket) };
-    // SO_SNDTIMEO counts for connect(2) too (socket(7)).
-    stream.set_write_timeout(Some(at_most))?;
-    // SAFETY: The address is alive during the call, and as long as it says.
-    match unsafe { libc::connect(socket, (&raw const address).cast(), size_of_val(&address) as libc::socklen_t) } {
-        0 => Ok(stream),
-        _ => Err(match io::Error::last_os_error() {
+    let until = Instant::now() + at_most;
+    loop {
+        // SO_SNDTIMEO counts for connect(2) too (socket(7)). None at all would be for ever.
+        let left = until.saturating_duration_since(Instant::now());
+        stream.set_write_timeout(Some(left.max(Duration::from_millis(1))))?;
+        // SAFETY: The address is alive during the call, and as long as it says.
+        if unsafe { libc::connect(socket, (&raw const address).cast(), size_of_val(&address) as libc::socklen_t) } == 0
+        {
+            return Ok(stream);
+        }
+        match io::Error::last_os_error() {
+            // Whoever was stopped, too, and goes on (signal(7)). No connection is under way (unix(7)).
+            error if error.kind() == io::ErrorKind::Interrupted => {}
             error if error.kind() == io::ErrorKind::WouldBlock => {
-                io::Error::new(io::ErrorKind::TimedOut, silence(who_listens(path)))
+                return Err(io::Error::new(io::ErrorKind::TimedOut, silence(who_listens(path))));
             }
-            error => error,
-        }),
+            error => return Err(error),
+        }
     }
 }
 
@@ -447,8 +458,10 @@ fn wait(listener: &UnixListener, ended: &UnixStream) -> Wake {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
-    use crate::patience::{PATIENCE, watch};
+    use crate::patience::{PATIENCE, once_asleep, until, watch};
 
     /// It is this process.
     fn assert_helps(error: &io::Error) {
@@ -473,5 +486,33 @@ mod tests {
         assert_eq!(unsafe { libc::listen(keeper.as_raw_fd(), 0) }, 0);
         let _in_line = dial(&path, PATIENCE).unwrap();
         assert_helps(&dial(&path, Duration::from_millis(1)).unwrap_err());
+        // Nor those who wait for the lock.
+        let began = Instant::now();
+        assert_helps(&connect_or_clean(&path).unwrap_err());
+        assert!(began.elapsed() < KEEPER_WAIT);
+    }
+
+    #[test]
+    #[allow(unsafe_code)] // listen(2), tgkill(2).
+    fn a_signal_does_not_end_the_wait_in_a_keepers_line() {
+        watch("who dials a keeper", PATIENCE);
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("lab.lab");
+        let keeper = UnixListener::bind(&path).unwrap();
+        // SAFETY: Takes no pointer. It shortens the queue.
+        assert_eq!(unsafe { libc::listen(keeper.as_raw_fd(), 0) }, 0);
+        let _in_line = dial(&path, PATIENCE).unwrap();
+        let handled = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(libc::SIGUSR2, Arc::clone(&handled)).unwrap();
+        // SAFETY: Takes nothing.
+        let dials = unsafe { libc::gettid() };
+        let signals = once_asleep(move || {
+            // SAFETY: Takes no pointer. The thread lives: it waits for its turn, which nobody gives it yet.
+            unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), dials, libc::SIGUSR2) };
+            until("the signal is handled", || handled.load(Ordering::Relaxed));
+            keeper.accept().unwrap();
+        });
+        dial(&path, PATIENCE).unwrap();
+        signals.join().unwrap();
     }
 }

@@ -6,27 +6,33 @@ use std::os::linux::fs::MetadataExt;
 use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::private::{among_others, entries, found_among_others, make, own_uid};
+use crate::private::{TRIES, among_others, entries, found_among_others, is_private, make, own_uid};
 
 /// The directory, made if it is not there yet.
 pub fn directory() -> io::Result<PathBuf> {
     let own = own_uid()?;
     let Some(parent) = runtime(own) else { return among_others(&temporary(std::env::temp_dir()), PREFIX) };
-    let directory = parent.join("sidelane");
-    if make(&directory, own)? {
-        return Ok(directory);
-    }
-    let text = format!("{} is not a directory of this user's alone; remove it", directory.display());
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+    let directory = parent.join(NAME);
+    if make(&directory, own)? { Ok(directory) } else { Err(of_others(&directory)) }
 }
 
-/// Whether somebody has made it.
-fn is_there() -> io::Result<bool> {
+/// The directory, if somebody has made it. It may go any moment, with the last lab.
+fn found() -> io::Result<Option<PathBuf>> {
     let own = own_uid()?;
-    Ok(match runtime(own) {
-        Some(parent) => fs::symlink_metadata(parent.join("sidelane")).is_ok(),
-        None => found_among_others(&temporary(std::env::temp_dir()), PREFIX, own).is_some(),
-    })
+    let Some(parent) = runtime(own) else {
+        return Ok(found_among_others(&temporary(std::env::temp_dir()), PREFIX, own));
+    };
+    let directory = parent.join(NAME);
+    match is_private(&directory, own) {
+        None => Ok(None),
+        Some(true) => Ok(Some(directory)),
+        Some(false) => Err(of_others(&directory)),
+    }
+}
+
+fn of_others(directory: &Path) -> io::Error {
+    let text = format!("{} is not a directory of this user's alone; remove it", directory.display());
+    io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
 /// The directory of user `own` for what lasts as long as it is logged in.
@@ -48,10 +54,8 @@ fn temporary(named: PathBuf) -> PathBuf {
 
 /// The path of a kept lab's socket; `None` where the directory for it is not there, and so no lab.
 pub fn socket(name: &str) -> io::Result<Option<PathBuf>> {
-    if !is_there()? {
-        return Ok(None);
-    }
-    let socket = directory()?.join(format!("{name}{SUFFIX}"));
+    let Some(directory) = found()? else { return Ok(None) };
+    let socket = directory.join(format!("{name}{SUFFIX}"));
     if SocketAddr::from_pathname(&socket).is_ok() {
         return Ok(Some(socket));
     }
@@ -64,10 +68,16 @@ pub fn socket(name: &str) -> io::Result<Option<PathBuf>> {
 
 /// The names of all labs that have a socket, alive or stale.
 pub fn names() -> io::Result<Vec<String>> {
-    if !is_there()? {
-        return Ok(Vec::new());
-    }
-    let mut names: Vec<String> = fs::read_dir(directory()?)?
+    found()?.map_or(Ok(Vec::new()), |directory| names_in(&directory))
+}
+
+fn names_in(directory: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(directory) {
+        // The last lab has ended since.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut names: Vec<String> = entries
         .flatten()
         .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(SUFFIX)?.to_owned()))
         .collect();
@@ -105,15 +115,19 @@ pub fn leave(socket: &Path) {
     }
 }
 
-/// How often the directory may go while somebody opens it: once for each lab that ends meanwhile.
-const TRIES: usize = 100;
-
+const NAME: &str = "sidelane";
 const PREFIX: &str = "sidelane-labs-";
 const SUFFIX: &str = ".lab";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_that_has_just_gone_has_no_labs() {
+        let place = tempfile::tempdir().unwrap();
+        assert_eq!(names_in(&place.path().join("gone")).unwrap(), [""; 0]);
+    }
 
     #[test]
     fn a_relative_folder_for_temporary_files_is_ignored() {
