@@ -172,6 +172,26 @@ fn a_second_server_is_refused_and_the_first_keeps_its_name() {
 }
 
 #[test]
+fn a_server_that_ends_leaves_another_ones_file_of_the_same_name() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    for kind in ["memif", "vhost"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().display();
+        let first = Dpdk::open(&Config::new(format!("{kind}:{path}/socket,server"))).unwrap();
+        let client = Dpdk::open(&Config::new(format!("{kind}:{path}/socket,once"))).unwrap();
+        // By another path, as no other device of this process: another process would name it as the first does.
+        let second = Dpdk::open(&Config::new(format!("{kind}:{path}/./socket,server"))).unwrap();
+        drop((client, first));
+        let client = Dpdk::open(&Config::new(format!("{kind}:{path}/./socket")));
+        until("the second one is met", || client.as_ref().is_ok_and(|_| second.link_is_up()));
+        drop((client, second));
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "{kind}: its socket is still there");
+    }
+}
+
+#[test]
 fn a_socket_s_name_may_be_as_long_as_the_system_has_them() {
     if libdpdk::is_missing() {
         return;

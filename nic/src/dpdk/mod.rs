@@ -39,6 +39,7 @@ mod pair;
 pub mod pci;
 mod port;
 mod sharing;
+mod socket_file;
 mod steered;
 mod sys;
 

@@ -17,6 +17,7 @@ use super::eal::{Eal, last_words};
 use super::frames::BURST;
 use super::pci::{self, Card, Claim};
 use super::sharing::{ENDPOINTS_MAX, Sharing};
+use super::socket_file::SocketFile;
 use super::steered::Steered;
 use super::sys::{Pool, Shim, take_log};
 use crate::rights;
@@ -44,6 +45,8 @@ pub struct Port {
     asking: Mutex<()>,
     /// A card's; given back when it is put away.
     claim: Option<Claim>,
+    /// A server's.
+    file: Option<SocketFile>,
 }
 
 impl Port {
@@ -154,8 +157,11 @@ impl Port {
             if shared { start.shared() } else { start.alone() }.map_err(Refused::at("starting it"))?;
         if let Some(socket) = device.socket.as_ref().filter(|_| device.is_pair) {
             // vhost's library lets everybody in who may write there.
-            std::fs::set_permissions(socket, Permissions::from_mode(0o600))
-                .map_err(Refused::at("keeping others out"))?;
+            match std::fs::set_permissions(socket, Permissions::from_mode(0o600)) {
+                // A client has come already, and removed the name (`once`).
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                set => set.map_err(Refused::at("keeping others out"))?,
+            }
         }
         let pool = attached.pool.take();
         std::mem::forget(attached);
@@ -179,6 +185,7 @@ impl Port {
             lives_before,
             asking: Mutex::default(),
             claim: None,
+            file: device.socket.as_deref().map(SocketFile::of),
         })
     }
 
@@ -242,12 +249,13 @@ impl Drop for Port {
         // Frames in the inboxes are the pool's, which ends after this.
         self.sharing = None;
         let _turn = control();
-        put_away(self.shim, self.number, &self.device, self.pool.take());
-        drop(self.claim.take());
-        // vhost's library removes its own, and somebody else may serve there by now.
-        if let Some(socket) = self.device.socket.as_ref().filter(|_| !self.device.name.starts_with("net_vhost")) {
-            let _ = std::fs::remove_file(socket);
+        let (shim, number, device, pool) = (self.shim, self.number, &self.device, self.pool.take());
+        let end = move || put_away(shim, number, device, pool);
+        match self.file.take() {
+            Some(file) => file.end_with(end),
+            None => end(),
         }
+        drop(self.claim.take());
     }
 }
 
