@@ -99,11 +99,11 @@ void lives_after_handler(void)
 			count(port);
 }
 
-void lives_over(uint16_t port, void (*take)(uint16_t port, void *arg), void *arg)
+void lives_over(uint16_t port, void (*take)(void *arg), void *arg)
 {
 	if (!is_told(port, LIVES_BY_SERVER))
 		return;
-	take(port, arg);
+	take(arg);
 	count(port);
 }
 

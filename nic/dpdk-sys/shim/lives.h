@@ -36,7 +36,7 @@ void lives_after_handler(void);
 
 /* The client of a port is gone, and bursts are shut out: `take` keeps what it left, and it is counted. Nothing where the port has
  * stopped. */
-void lives_over(uint16_t port, void (*take)(uint16_t port, void *arg), void *arg);
+void lives_over(uint16_t port, void (*take)(void *arg), void *arg);
 /* The link of a port was found down. */
 void lives_link_is_down(uint16_t port);
 /* Keeps a frame for the next bursts, which are shut out. 0: there is no room for it, and it is still the caller's. */

@@ -148,7 +148,7 @@ struct end {
 };
 
 /* Takes all out of the ring of a client that goes. */
-static void take_out(uint16_t port, void *arg)
+static void take_out(void *arg)
 {
 	/* Of a pair's two rings, the one by which the client sends (virtio 1.2, 5.1.2). */
 	enum { CLIENT_SENDS = 1 };
@@ -157,7 +157,6 @@ static void take_out(uint16_t port, void *arg)
 	uint64_t features;
 	uint16_t next, used;
 
-	(void)port;
 	memset(&ring, 0, sizeof(ring));
 	if (real_get_features(end->client, &features) != 0 || features & 1ULL << VIRTIO_F_RING_PACKED ||
 	    real_get_vring(end->client, CLIENT_SENDS, &ring.vring) != 0 || ring.vring.desc == NULL || ring.vring.avail == NULL ||
