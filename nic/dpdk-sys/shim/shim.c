@@ -10,6 +10,7 @@
 #include "start.h"
 #include "steering.h"
 #include "vhost.h"
+#include "vhost_client.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -51,6 +52,8 @@ static int eal_up(int argc, char **argv, void (*on_log)(const char *, uint64_t))
 	FILE *stream;
 	int result = memif_up();
 
+	if (result == 0)
+		result = vhost_client_up();
 	if (result != 0)
 		return result;
 	guard_up();
@@ -101,16 +104,19 @@ static int attach(const char *bus, const char *name, const char *args, int pair,
 		int plugged;
 
 		memif_attach_begins(pair);
+		vhost_client_attach_begins();
 		result = plug(bus, name, args);
 		plugged = result == 0;
 		if (plugged)
 			result = find_port(name, port);
 		memif_attach_ends(result == 0 ? *port : -1);
-		if (result != 0) {
-			if (plugged)
-				rte_eal_hotplug_remove(bus, name);
+		if (result != 0 && plugged)
+			rte_eal_hotplug_remove(bus, name);
+		vhost_client_attach_ends(result == 0 ? *port : -1);
+		if (result != 0)
 			return result;
-		}
+	} else if (vhost_client_is_left(*port)) {
+		return -EBUSY;
 	}
 	pairs[*port] = pair;
 	burst_attach(*port);
@@ -125,7 +131,10 @@ static int detach(uint16_t port)
 
 	removal_unwatch(port);
 	running_end(port, 1);
+	if (!vhost_client_may_go(port))
+		return -ETIMEDOUT;
 	rte_eth_dev_close(port);
+	vhost_client_forget(port);
 	vhost_forget(port);
 	return result != 0 ? result : rte_dev_remove(info.device);
 }

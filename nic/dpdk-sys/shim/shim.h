@@ -125,7 +125,8 @@ struct sl_dpdk {
 	/* Makes a device known and finds its port. `pair`: it is an end of a reliable pair, to which no process of another user may come by
 	 * memif, and of which the peers that go are counted. */
 	int (*attach)(const char *bus, const char *name, const char *args, int pair, uint16_t *port);
-	/* Stops, closes and forgets a device. */
+	/* Stops, closes and forgets a device. -ETIMEDOUT: it is stopped, and stays as it is, as the other side may go on to use its memory and
+	 * that of its frames. */
 	int (*detach)(uint16_t port);
 	int (*port_info)(uint16_t port, struct sl_port_info *info);
 	/* Mbufs of one size; NULL, and the reason in *error. */

@@ -226,6 +226,11 @@ impl Device {
         self.name.starts_with("net_memif") && self.wire == Wire::PairClient && is_asked_for()
     }
 
+    /// Its server has answered when it is made, and is gone when its link is down.
+    pub fn is_vhost_client(&self) -> bool {
+        self.id != self.name && self.name.starts_with("net_virtio_user")
+    }
+
     /// Its peer's end is known only by a look at the link: nothing tells a pair's virtio-user client.
     pub fn link_tells_of_the_end(&self) -> bool {
         self.is_pair && self.name.starts_with("net_virtio_user")

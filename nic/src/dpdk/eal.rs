@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::device::Device;
 use super::pci::Claim;
+use super::pipes::Quiet;
 use super::sys::{Shim, take_log};
 use super::{OpenError, hugepages, pci};
 use crate::affinity;
@@ -74,7 +75,11 @@ fn start(card: Option<&Device>, hugepages: bool, extra: Option<&str>) -> Result<
     tracing::debug!(target: "dpdk", "{} starts with {arguments:?}", shim.version());
     take_log();
     // In a thread of its own: it takes the place of DPDK's main thread, and whatever becomes of its affinity.
-    let start = || shim.eal_up(&arguments);
+    let start = || {
+        // Its threads are quiet, as this one is.
+        Quiet::begin().for_good();
+        shim.eal_up(&arguments)
+    };
     let outcome = std::thread::scope(|scope| scope.spawn(start).join())
         .unwrap_or_else(|_| Err(std::io::Error::other("DPDK's environment panicked")));
     match outcome {

@@ -129,6 +129,18 @@ pub enum OpenError {
         /// What it said.
         log: String,
     },
+    /// The other end of a vhost pair is there, and says nothing.
+    #[error(
+        "{} serves {socket} and does not answer: if it is stopped, let it go on (`kill -CONT {}`), else end it and start it anew",
+        process.map_or_else(|| "a process".to_owned(), |process| format!("process {process}")),
+        process.map_or_else(|| "PROCESS".to_owned(), |process| process.to_string())
+    )]
+    NoAnswer {
+        /// Its file.
+        socket: String,
+        /// Whose it is, where that is known.
+        process: Option<u32>,
+    },
     /// A server's socket was to be made where something else is.
     #[error("{0} is there already and is no socket: a server makes its own, under a name that is free")]
     NotASocket(String),

@@ -29,7 +29,8 @@ use crate::{Link, Nic, clock, forward};
 pub struct Pair(Dpdk);
 
 impl Pair {
-    /// Opens an end. The client's waits for the server's, 2.5 s at most; vhost's as long as a server that is there is stopped (SIGSTOP).
+    /// Opens an end. The client's waits for the server's, 2.5 s at most. vhost's hears of a server that is stopped (SIGSTOP) in that time, too;
+    /// of one that is stopped after it has answered, when that goes on.
     pub fn open(config: &Config) -> Result<Self, OpenError> {
         if !config.is_pair() {
             return Err(OpenError::NoPair(config.device.clone()));

@@ -15,7 +15,9 @@ use super::dealer::{Dealer, INBOX_FRAMES};
 use super::device::{Device, Wire, make_way};
 use super::eal::{Eal, last_words};
 use super::frames::BURST;
+use super::knock::{Unheard, knock};
 use super::pci::{self, Card, Claim};
+use super::pipes::Quiet;
 use super::sharing::{ENDPOINTS_MAX, Sharing};
 use super::socket_file::SocketFile;
 use super::steered::Steered;
@@ -62,16 +64,16 @@ impl Port {
                     port.claim = claim;
                     return Ok(port);
                 }
-                Ok(mut port) => match port.wait_for_server(give_up) {
-                    true => {
+                Ok(mut port) => {
+                    if port.wait_for_server(give_up) {
                         if let Some(socket) = &device.socket_once {
                             // Gone already, if the server has no patience either.
                             let _ = std::fs::remove_file(socket);
                         }
                         return Ok(port);
                     }
-                    false => return Err(nobody_there(&device, String::new())),
-                },
+                    Refused::at("meeting its server")(io::ErrorKind::NotConnected.into())
+                }
                 Err(refused) => refused,
             };
             // The client's end of a pair can't be made before the server's, which may come any moment.
@@ -104,7 +106,8 @@ impl Port {
             if self.link_is_up() {
                 return true;
             }
-            if Instant::now() >= give_up {
+            // Another server is another device's.
+            if Instant::now() >= give_up || self.device.is_vhost_client() {
                 return false;
             }
             // A server that is late has the connection, and would take its end for that of a peer.
@@ -119,8 +122,16 @@ impl Port {
     }
 
     fn try_open(eal: Eal, device: &Device, shared: bool) -> Result<Self, Refused> {
-        if device.own_users.as_ref().is_some_and(|socket| !is_own_users(socket)) {
-            return Err(Refused::at("finding its server")(io::ErrorKind::NotFound.into()));
+        let finding = Refused::at("finding its server");
+        if let Some(socket) = &device.own_users {
+            if !is_own_users(socket) {
+                return Err(finding(io::ErrorKind::NotFound.into()));
+            }
+            // As long by itself, however late: one that is there answers or hangs up.
+            knock(socket, Instant::now() + PEER_PATIENCE).map_err(|Unheard { error, process }| {
+                let lacks = (error.kind() == io::ErrorKind::TimedOut).then_some(Lacks::Answer(process));
+                Refused { lacks, ..finding(error) }
+            })?;
         }
         // The log is one for the whole process.
         let _turn = control();
@@ -338,6 +349,11 @@ impl Drop for Attached<'_> {
 fn put_away(shim: Shim, number: u16, device: &Device, pool: Option<Pool>) {
     if let Err(error) = shim.detach(number) {
         tracing::debug!(target: "dpdk", "{} did not end well: {error}", device.name);
+        if error.kind() == io::ErrorKind::TimedOut {
+            // Lent to a server that is stopped, for as long as this process lives.
+            std::mem::forget(pool);
+            return;
+        }
     }
     drop(pool);
 }
@@ -358,6 +374,8 @@ enum Lacks {
     Mtu(u16),
     /// So many MiB were asked for, of a memory node.
     Memory(u64, i32),
+    /// The server, this process, is there.
+    Answer(Option<u32>),
 }
 
 impl Refused {
@@ -375,6 +393,10 @@ impl Refused {
                 return OpenError::FewHugepages { device: name(), mib, node };
             }
             Some(Lacks::Memory(mib, _)) => return OpenError::NoMemory { device: name(), mib },
+            Some(Lacks::Answer(process)) => {
+                let socket = device.own_users.as_ref().map(|socket| socket.display().to_string()).unwrap_or_default();
+                return OpenError::NoAnswer { socket, process };
+            }
             None => {}
         }
         if let Some(package) = missing_driver(device, eal.shim) {
@@ -435,9 +457,10 @@ pub fn wait_for_closing() {
 }
 
 /// One at a time: DPDK's lists of devices have no lock of their own.
-fn control() -> MutexGuard<'static, ()> {
+fn control() -> (Quiet, MutexGuard<'static, ()>) {
     static CONTROL: Mutex<()> = Mutex::new(());
-    CONTROL.lock().unwrap_or_else(PoisonError::into_inner)
+    let turn = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
+    (Quiet::begin(), turn)
 }
 
 /// Mbufs of a port, so that none of its owners ever waits for another. `least`: descriptors that it insists on, to receive and to

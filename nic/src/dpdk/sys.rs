@@ -68,7 +68,7 @@ impl Shim {
         Ok(port)
     }
 
-    /// Ends a port; nobody may use it any more.
+    /// Ends a port; nobody may use it any more. `TimedOut`: the other side may, and its pool, for ever.
     pub fn detach(self, port: u16) -> io::Result<()> {
         // SAFETY: DPDK checks the number.
         check(unsafe { call!(self, detach(port)) })

@@ -8,6 +8,7 @@ mod other;
 #[path = "../patience/mod.rs"]
 mod patience;
 mod stage;
+mod stopped;
 mod strangers;
 
 use std::io::Write;
@@ -53,6 +54,16 @@ fn other_side() {
         println!("\nheard {:?}", receive(&mut pair));
     }
     drop(pair);
+}
+
+/// As a program in C is begun, to which a signal of a pipe is the end.
+#[test]
+#[ignore = "the other side of a test"]
+#[allow(unsafe_code)] // A signal's action.
+fn other_side_in_c() {
+    // SAFETY: a signal's default action.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    other_side();
 }
 
 /// Each of these with either kind.

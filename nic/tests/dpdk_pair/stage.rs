@@ -89,7 +89,11 @@ impl Stage {
 
 /// The other side, which sends so many frames to `peer`.
 pub fn start(device: &str, frames: u32, peer: LinkAddr) -> Other {
-    Other::start("other_side", &[(DEVICE, device), (FRAMES, &frames.to_string()), (PEER, &peer.to_string())])
+    start_as("other_side", device, frames, peer)
+}
+
+pub fn start_as(test: &str, device: &str, frames: u32, peer: LinkAddr) -> Other {
+    Other::start(test, &[(DEVICE, device), (FRAMES, &frames.to_string()), (PEER, &peer.to_string())])
 }
 
 /// One test at a time: each has two processes that poll.

@@ -252,7 +252,7 @@ fn a_servers_first_frame_goes_at_once_whatever_else_memif_does() {
     });
 }
 
-fn dial_and_go(at: &libc::sockaddr_un, len: u32) {
+pub fn dial_and_go(at: &libc::sockaddr_un, len: u32) {
     // SAFETY: an address of that length, and a socket that is closed once.
     unsafe {
         let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0);
@@ -262,7 +262,7 @@ fn dial_and_go(at: &libc::sockaddr_un, len: u32) {
 }
 
 /// The address of that name, and its length without what follows the name.
-fn abstract_address(name: &str) -> (libc::sockaddr_un, u32) {
+pub fn abstract_address(name: &str) -> (libc::sockaddr_un, u32) {
     // SAFETY: all zeroes is an address of no family.
     let mut at: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     at.sun_family = libc::AF_UNIX as u16;

@@ -1,11 +1,12 @@
 //! Another process of a test: its own binary again, with one ignored test chosen. The two speak by lines.
+#![allow(unsafe_code)] // kill(2).
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Instant;
 
-use crate::patience::{PATIENCE, ended};
+use crate::patience::{PATIENCE, ended, until};
 
 /// Killed when dropped.
 pub struct Other {
@@ -49,6 +50,26 @@ impl Other {
     /// Waits for its end.
     pub fn ended(&mut self) {
         assert!(ended("the other process", &mut self.child, PATIENCE).success());
+    }
+
+    /// Stops it; what it is in the middle of waits.
+    pub fn stop(&self) {
+        self.signal(libc::SIGSTOP);
+        // All of its threads, whose state stands behind their name (proc(5)).
+        let threads = || std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().flatten();
+        let is_stopped = |stat: String| stat.contains(") T ");
+        let read = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("stat")).unwrap();
+        until("it is stopped", || threads().all(|thread| is_stopped(read(thread))));
+    }
+
+    /// Has it go on.
+    pub fn go_on(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        // SAFETY: takes numbers, of which one is that of a child that nobody has waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
     }
 
     pub fn kill(&mut self) {
