@@ -9,7 +9,8 @@ pub struct Counters {
     pub rx_bytes: u64,
     /// Arrived, but not in our encapsulation, too short, or not for this endpoint.
     pub rx_foreign: u64,
-    /// Dropped before us because our receive ring was full. On `udp` also what was unread when its link was forgotten, where that had a
+    /// Dropped before us because our receive ring was full; on pairs of `dpdk`, what peers that have gone left beyond
+    /// 512 frames that nobody had received. On `udp` also what was unread when its link was forgotten, where that had a
     /// socket of its own.
     pub rx_dropped: u64,
     /// Committed by the layer above and handed on: none of those that failed, nor of those that wait.

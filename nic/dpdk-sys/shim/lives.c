@@ -22,8 +22,13 @@ static struct {
 	uint32_t first;
 } leavings[RTE_MAX_ETHPORTS];
 
+/* Frames for which there was no room. */
+static uint64_t lost[RTE_MAX_ETHPORTS];
+
 /* Started ports whose peers' ends are told of, by whom; 0: others. */
 static uint8_t watched[RTE_MAX_ETHPORTS];
+/* Descriptors of the longest ring (memif: 2^14). */
+#define RING_MAX (1u << 14)
 /* memif's with a peer when the handler began. Interrupt thread only. */
 static uint8_t was_up[RTE_MAX_ETHPORTS];
 
@@ -47,6 +52,7 @@ static void count(uint16_t port)
 
 void lives_begin(uint16_t port, enum lives_told told)
 {
+	__atomic_store_n(&lost[port], 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&watched[port], told, __ATOMIC_RELEASE);
 }
 
@@ -61,26 +67,43 @@ void lives_end(uint16_t port)
 	guard_let_in();
 }
 
-int lives_keep(uint16_t port, struct rte_mbuf *mbuf)
+void lives_lose(uint16_t port, uint32_t count)
 {
-	if (left[port] == SL_LEFT_MAX)
-		return 0;
-	leavings[port].mbufs[(leavings[port].first + left[port]) % SL_LEFT_MAX] = mbuf;
-	__atomic_store_n(&left[port], left[port] + 1, __ATOMIC_RELEASE);
-	return 1;
+	__atomic_fetch_add(&lost[port], count, __ATOMIC_RELAXED);
 }
 
-/* Takes all out of the first receive ring; the others are of ports that no endpoint has to itself. */
-static void take_out(uint16_t port)
+uint64_t lives_lost(uint16_t port)
+{
+	return __atomic_load_n(&lost[port], __ATOMIC_RELAXED);
+}
+
+void lives_keep(uint16_t port, struct rte_mbuf *mbuf)
+{
+	if (left[port] == SL_LEFT_MAX) {
+		rte_pktmbuf_free(mbuf);
+		lives_lose(port, 1);
+		return;
+	}
+	leavings[port].mbufs[(leavings[port].first + left[port]) % SL_LEFT_MAX] = mbuf;
+	__atomic_store_n(&left[port], left[port] + 1, __ATOMIC_RELEASE);
+}
+
+/* Takes all out of the first receive ring; the others are of ports that no endpoint has to itself. `is_end`: what there is no room for would
+ * be lost with the ring. Else it stays there. */
+static void take_out(uint16_t port, int is_end)
 {
 	struct rte_mbuf *mbufs[32];
+	uint32_t all = 0;
 	uint16_t come;
 
 	do {
-		come = rte_eth_rx_burst(port, 0, mbufs, RTE_MIN(RTE_DIM(mbufs), SL_LEFT_MAX - left[port]));
+		uint16_t room = RTE_MIN(RTE_DIM(mbufs), is_end ? RTE_DIM(mbufs) : SL_LEFT_MAX - left[port]);
+
+		come = rte_eth_rx_burst(port, 0, mbufs, room);
 		for (uint16_t at = 0; at < come; at++)
 			lives_keep(port, mbufs[at]);
-	} while (come > 0 && left[port] < SL_LEFT_MAX);
+		all += come;
+	} while (come > 0 && all < RING_MAX);
 }
 
 void lives_before_handler(int ending)
@@ -116,7 +139,7 @@ void lives_link_is_down(uint16_t port)
 	guard_shut_out();
 	/* Once: it has no other peer. */
 	if (__atomic_compare_exchange_n(&watched[port], &told, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-		take_out(port);
+		take_out(port, 1);
 		count(port);
 	}
 	guard_let_in();

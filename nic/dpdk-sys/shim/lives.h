@@ -39,8 +39,12 @@ void lives_after_handler(void);
 void lives_over(uint16_t port, void (*take)(void *arg), void *arg);
 /* The link of a port was found down. */
 void lives_link_is_down(uint16_t port);
-/* Keeps a frame for the next bursts, which are shut out. 0: there is no room for it, and it is still the caller's. */
-int lives_keep(uint16_t port, struct rte_mbuf *mbuf);
+/* Keeps a frame for the next bursts, which are shut out. Where there is no room for it, it is lost, and counted. */
+void lives_keep(uint16_t port, struct rte_mbuf *mbuf);
+/* So many frames could not even be brought here. */
+void lives_lose(uint16_t port, uint32_t count);
+/* How many were lost since the port was started. */
+uint64_t lives_lost(uint16_t port);
 
 /* In place of a burst, as long as there is something left: the oldest frames, at most `max`. */
 uint16_t lives_take(uint16_t port, struct rte_mbuf **mbufs, uint16_t max);

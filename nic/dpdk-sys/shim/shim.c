@@ -302,6 +302,7 @@ static int stats(uint16_t port, struct sl_stats *out)
 		.rx_errors = stats.ierrors,
 		.rx_no_mbuf = stats.rx_nombuf,
 		.tx_errors = stats.oerrors,
+		.rx_left = lives_lost(port),
 	};
 	return 0;
 }

@@ -88,6 +88,8 @@ struct sl_stats {
 	uint64_t rx_errors;
 	/* Lost for want of mbufs. */
 	uint64_t rx_no_mbuf;
+	/* Lost of what peers had sent that have gone: there was no room to keep it. */
+	uint64_t rx_left;
 	uint64_t tx_errors;
 };
 

@@ -135,10 +135,14 @@ static void keep_from(const struct server *server, const struct ring *ring, uint
 		struct rte_mbuf *mbuf = rte_pktmbuf_alloc(server->pool);
 
 		if (mbuf == NULL)
-			return;
+			return lives_lose(server->port, (uint16_t)(end - next));
 		mbuf->port = server->port;
-		if (!copy(ring, ring->vring.avail->ring[next & mask], mbuf) || !lives_keep(server->port, mbuf))
+		if (copy(ring, ring->vring.avail->ring[next & mask], mbuf)) {
+			lives_keep(server->port, mbuf);
+		} else {
 			rte_pktmbuf_free(mbuf);
+			lives_lose(server->port, 1);
+		}
 	}
 }
 

@@ -62,6 +62,7 @@ pub struct sl_stats {
     pub rx_missed: u64,
     pub rx_errors: u64,
     pub rx_no_mbuf: u64,
+    pub rx_left: u64,
     pub tx_errors: u64,
 }
 #[repr(C)]

@@ -148,7 +148,7 @@ impl Nic for Dpdk {
             counters.rx_foreign += foreign;
         }
         if let Some(stats) = self.port.stats() {
-            counters.rx_dropped += stats.rx_missed + stats.rx_errors + stats.rx_no_mbuf;
+            counters.rx_dropped += stats.rx_missed + stats.rx_errors + stats.rx_no_mbuf + stats.rx_left;
             // A pair's driver counts as an error what it did not take, and that is not lost.
             if self.port.device.wire == Wire::Network {
                 counters.tx_failed += stats.tx_errors;

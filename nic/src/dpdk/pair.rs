@@ -6,7 +6,8 @@
 //! back to it). Rings are as ordered as memory is. The ends remain:
 //!
 //! - What a peer had sent when it closed or was killed is received all the same: the shim takes it out of the ring before
-//!   DPDK takes the ring down.
+//!   DPDK takes the ring down. It keeps what two such rings hold; of what a third peer leaves before anybody receives the rest is counted as
+//!   dropped.
 //! - A peer that is gone stays gone for the links that were made for it, also when the next one is there already: lives are
 //!   counted. No frame goes to another life than it was committed for.
 //! - Whoever closes stays until the ring has taken what it committed, as long as the other lives, [`LINGER`] at most. A peer

@@ -18,6 +18,7 @@ use sidelane_nic::dpdk::{Config, Dpdk, OpenError, Pair};
 use sidelane_nic::time::Duration;
 use sidelane_nic::{Nic, TxSlot};
 
+use patience::until;
 use stage::{HERE, Kind, PATIENCE, RING, Stage, THERE, alone, open, receive, send, start};
 
 /// What the other process opens.
@@ -151,6 +152,29 @@ fn a_successor_is_not_taken_for_the_one_that_was_killed() {
         successor.say("listen");
         successor.heard("heard 77");
         successor.ended();
+    }
+}
+
+/// As many are kept as two lives leave, and nobody has received any.
+#[test]
+fn what_a_third_life_leaves_is_counted_as_dropped() {
+    for kind in Kind::ALL {
+        let Some(mut stage) = Stage::new(kind, "third-life", ",server", "", RING) else { return };
+        stage.other.kill();
+        for _ in 0..2 {
+            let mut successor = start(&stage.device, RING, stage.pair.caps().addr);
+            successor.heard("flushed");
+            successor.kill();
+        }
+        until("the end of the third is known", || !stage.pair.link_is_up());
+        assert_eq!(stage.pair.counters().rx_dropped, u64::from(RING));
+        for _ in 0..2 {
+            for number in 0..RING {
+                assert_eq!(receive(&mut stage.pair), number);
+            }
+        }
+        assert_eq!(stage.pair.rx_burst(1, |_, _| ()), 0);
+        assert_eq!(stage.pair.counters().rx_dropped, u64::from(RING));
     }
 }
 
