@@ -41,7 +41,7 @@ struct sl_queue *burst_queue(uint16_t port, uint16_t number)
 	return &queues[port][number];
 }
 
-uint16_t burst_receive(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t max)
+uint16_t burst_receive(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t max, uint32_t life)
 {
 	struct rte_mbuf **mbufs = (struct rte_mbuf **)frames;
 	uint16_t count;
@@ -50,6 +50,9 @@ uint16_t burst_receive(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t
 	guard_enter(&queue->rx);
 	if (unlikely(*queue->left > 0))
 		count = lives_take(queue->port, mbufs, max);
+	/* Frames of the next peer are not those of the one that has gone since the caller looked. */
+	else if (unlikely(__atomic_load_n(queue->lives, __ATOMIC_RELAXED) != life))
+		count = 0;
 	else
 		count = rte_eth_rx_burst(queue->port, queue->number, mbufs, max);
 	guard_leave(&queue->rx);

@@ -183,8 +183,9 @@ struct sl_dpdk {
 	uint32_t *(*cache_number)(void);
 	/* A queue pair of an attached port, to move frames by: never freed. */
 	struct sl_queue *(*queue)(uint16_t port, uint16_t number);
-	/* Receives at most `max` frames. Some may be in pieces, or longer than their buffer. */
-	uint16_t (*rx_burst)(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t max);
+	/* Receives at most `max` frames. Some may be in pieces, or longer than their buffer. Once more than `life` peers have gone, only
+	 * what those have left. */
+	uint16_t (*rx_burst)(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t max, uint32_t life);
 	/* Sends the first so many, none once more than `life` peers have gone; the rest stay the caller's. */
 	uint16_t (*tx_burst)(struct sl_queue *queue, struct sl_mbuf **frames, uint16_t count, uint32_t life);
 	/* Takes `count` empty frames from a pool, each on a cache line of its own. All or none: 0, or -ENOENT. */

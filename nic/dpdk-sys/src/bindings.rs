@@ -161,8 +161,9 @@ pub struct sl_dpdk {
     pub cache_give_back: ::std::option::Option<unsafe extern "C" fn(pool: *mut ::std::os::raw::c_void, number: u32)>,
     pub cache_number: ::std::option::Option<unsafe extern "C" fn() -> *mut u32>,
     pub queue: ::std::option::Option<unsafe extern "C" fn(port: u16, number: u16) -> *mut sl_queue>,
-    pub rx_burst:
-        ::std::option::Option<unsafe extern "C" fn(queue: *mut sl_queue, frames: *mut *mut sl_mbuf, max: u16) -> u16>,
+    pub rx_burst: ::std::option::Option<
+        unsafe extern "C" fn(queue: *mut sl_queue, frames: *mut *mut sl_mbuf, max: u16, life: u32) -> u16,
+    >,
     pub tx_burst: ::std::option::Option<
         unsafe extern "C" fn(queue: *mut sl_queue, frames: *mut *mut sl_mbuf, count: u16, life: u32) -> u16,
     >,

@@ -43,7 +43,7 @@ impl Nic for Dpdk {
     #[inline]
     fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
         let (mut shown, mut left) = (0, budget);
-        while left > 0 && (!self.rx.is_empty() || self.fetch()) {
+        while left > 0 && (!self.rx.is_empty() || self.fetch(left == budget)) {
             let more = self.rx.is_whole();
             while left > 0
                 && let Some(frame) = self.rx.show()
@@ -69,7 +69,7 @@ impl Nic for Dpdk {
     }
 
     fn has_unread(&mut self) -> bool {
-        !self.rx.is_empty() || self.fetch()
+        !self.rx.is_empty() || self.fetch(true)
     }
 
     #[inline]
@@ -167,18 +167,32 @@ impl Nic for Dpdk {
 }
 
 impl Dpdk {
-    /// Asks the device for a burst. False: nothing came.
+    /// Asks the device for a burst. False: nothing came. `is_first`: all that was shown before has its links.
     #[inline]
-    fn fetch(&mut self) -> bool {
-        if self.peers_gone() != self.received_life {
-            self.receive_from_next_life();
-        }
+    fn fetch(&mut self, is_first: bool) -> bool {
+        self.fetch_of_this_life();
+        !self.rx.is_empty()
+            || (self.peers_gone() != self.received_life || !self.tx.is_empty()) && self.fetch_after_nothing(is_first)
+    }
+
+    #[inline]
+    fn fetch_of_this_life(&mut self) {
+        let life = self.received_life;
         match (&self.queue, &self.port.sharing) {
             // SAFETY: the port is started, and the queue's only endpoint is borrowed here.
-            (Some(queue), _) => unsafe { self.rx.fetch(queue) },
+            (Some(queue), _) => unsafe { self.rx.fetch(queue, life) },
             // SAFETY: the port is started, and all its endpoints receive by the dealer.
-            (None, Some(Sharing::Dealt(dealer))) => unsafe { dealer.fetch(self.place, &mut self.rx) },
+            (None, Some(Sharing::Dealt(dealer))) => unsafe { dealer.fetch(self.place, &mut self.rx, life) },
             (None, _) => unreachable!("what is not dealt has a queue"),
+        }
+    }
+
+    /// Nothing came, and maybe since it is of the next life.
+    #[inline(never)]
+    fn fetch_after_nothing(&mut self, is_first: bool) -> bool {
+        if is_first && self.peers_gone() != self.received_life {
+            self.receive_from_next_life();
+            self.fetch_of_this_life();
         }
         if self.rx.is_empty() && !self.tx.is_empty() {
             // The device did not take everything, and whoever only listens does not flush.
@@ -188,7 +202,6 @@ impl Dpdk {
     }
 
     /// What a peer left was taken over before its end was counted.
-    #[cold]
     fn receive_from_next_life(&mut self) {
         let gone = self.peers_gone();
         if self.port.shim.left(self.port.number) == 0 {
@@ -227,7 +240,7 @@ impl Dpdk {
                     Woken::Raised => return Ok(()),
                     Woken::Frame => self.missed = 0,
                     // Some drivers take the order for an interrupt, and none comes.
-                    Woken::Nothing => self.missed += u32::from(self.fetch() && self.has_own()),
+                    Woken::Nothing => self.missed += u32::from(self.fetch(true) && self.has_own()),
                 },
                 None => return Ok(()),
             }
@@ -251,7 +264,7 @@ impl Dpdk {
     /// time has come.
     fn time_to_sleep(&mut self, deadline: Option<Instant>) -> Option<Duration> {
         self.port.look_for_the_end();
-        if self.has_own() || self.fetch() && self.has_own() {
+        if self.has_own() || self.fetch(true) && self.has_own() {
             return None;
         }
         if self.port.device.is_pair {

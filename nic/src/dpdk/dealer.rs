@@ -79,12 +79,12 @@ impl Dealer {
         (table.dropped[place.number], table.foreign)
     }
 
-    /// Fills an endpoint's batch, all of which was shown, from its inbox, and from the device if that is empty.
+    /// Fills an endpoint's batch, all of which was shown, from its inbox, and from the device if that is empty; see [`RxBatch::fetch`].
     ///
     /// # Safety
     /// The port is started, and received from by nobody but its dealer.
     #[allow(unsafe_code)] // Hands the promise on.
-    pub unsafe fn fetch(&self, place: Place, batch: &mut RxBatch) {
+    pub unsafe fn fetch(&self, place: Place, batch: &mut RxBatch, life: u32) {
         batch.give_back();
         if self.take(place, batch) {
             return;
@@ -102,7 +102,7 @@ impl Dealer {
         let Table { arriving, queue, endpoints, dropped, foreign } = &mut *table;
         arriving.cache = batch.cache;
         // SAFETY: as the caller promises, whose cache it is; whoever receives for the dealer holds this lock.
-        unsafe { arriving.fetch(queue) };
+        unsafe { arriving.fetch(queue, life) };
         for frame in arriving.drain() {
             let to = ether::Header::parse(frame.bytes()).ok().map(|(header, _)| header.dst);
             let to = to.and_then(|to| endpoints.iter().position(|endpoint| *endpoint == Some(to)));

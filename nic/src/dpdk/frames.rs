@@ -56,16 +56,16 @@ impl RxBatch {
         self.count == BURST
     }
 
-    /// Fetches what the device has, once everything was shown.
+    /// Fetches what the device has, once everything was shown: nothing of a peer before which more than `life` have gone.
     ///
     /// # Safety
     /// The port is started, and no other thread receives at that queue, or uses the cache, meanwhile.
     #[inline]
-    pub unsafe fn fetch(&mut self, from: &Queue) {
+    pub unsafe fn fetch(&mut self, from: &Queue, life: u32) {
         debug_assert!(self.is_empty());
         self.give_back();
         // SAFETY: as the caller promises.
-        self.count = unsafe { self.shim.rx_burst(from, self.cache, &mut self.frames) };
+        self.count = unsafe { self.shim.rx_burst(from, self.cache, &mut self.frames, life) };
     }
 
     /// The next frame's bytes.

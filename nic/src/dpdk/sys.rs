@@ -237,16 +237,16 @@ impl Shim {
         unsafe { call!(self, rx_disarm(at.port, at.number)) };
     }
 
-    /// Receives into the first places of `frames`; how many.
+    /// Receives into the first places of `frames`; how many. Once more than `life` peers have gone, only what those have left.
     ///
     /// # Safety
     /// The port is started with that queue, and no other thread receives there or uses the cache meanwhile. The frames are the
     /// caller's from then on.
     #[inline]
-    pub unsafe fn rx_burst(self, at: &Queue, cache: CacheNumber, frames: &mut [*mut sl_mbuf]) -> usize {
+    pub unsafe fn rx_burst(self, at: &Queue, cache: CacheNumber, frames: &mut [*mut sl_mbuf], life: u32) -> usize {
         let (places, count) = (frames.as_mut_ptr(), frames.len() as u16);
         // SAFETY: so many places; the rest as the caller promises.
-        self.with(cache, || unsafe { call!(self, rx_burst(at.pair.as_ptr(), places, count)) }).into()
+        self.with(cache, || unsafe { call!(self, rx_burst(at.pair.as_ptr(), places, count, life)) }).into()
     }
 
     /// Hands the first frames to the device; how many: none once more than `life` peers have gone. Those are no longer the
