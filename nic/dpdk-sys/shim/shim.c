@@ -99,6 +99,8 @@ static int attach(const char *bus, const char *name, const char *args, int pair,
 {
 	int result = 0;
 
+	if (pair && !vhost_is_known() && strncmp(name, "net_vhost", strlen("net_vhost")) == 0)
+		return -ENOSYS;
 	/* A PCI device on the environment's own list is there already. */
 	if (find_port(name, port) != 0) {
 		int plugged;

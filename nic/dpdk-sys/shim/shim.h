@@ -125,7 +125,7 @@ struct sl_dpdk {
 	/* Ports. */
 
 	/* Makes a device known and finds its port. `pair`: it is an end of a reliable pair, to which no process of another user may come by
-	 * memif, and of which the peers that go are counted. */
+	 * memif, and of which the peers that go are counted. -ENOSYS: the server's end of vhost, of which no header was there. */
 	int (*attach)(const char *bus, const char *name, const char *args, int pair, uint16_t *port);
 	/* Stops, closes and forgets a device. -ETIMEDOUT: it is stopped, and stays as it is, as the other side may go on to use its memory and
 	 * that of its frames. */

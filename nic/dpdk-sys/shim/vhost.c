@@ -14,6 +14,11 @@
 #include "lives.h"
 #include "own_user.h"
 
+/* It is a library that a distribution may leave out. */
+#if __has_include(<rte_vhost.h>)
+
+#include <rte_vhost.h>
+
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -27,7 +32,6 @@
 #include <linux/virtio_ring.h>
 
 #include <rte_mbuf.h>
-#include <rte_vhost.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -355,3 +359,39 @@ void vhost_forget(uint16_t port)
 	}
 	pthread_mutex_unlock(&lock);
 }
+
+int vhost_is_known(void)
+{
+	return 1;
+}
+
+#else
+
+int vhost_is_known(void)
+{
+	return 0;
+}
+
+void vhost_begins(uint16_t port, void *pool)
+{
+	(void)port, (void)pool;
+}
+
+void vhost_ends(void)
+{
+}
+
+void vhost_lock(void)
+{
+}
+
+void vhost_unlock(void)
+{
+}
+
+void vhost_forget(uint16_t port)
+{
+	(void)port;
+}
+
+#endif

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+/* Whether this was compiled with the library's header. Without it the rest does nothing, and a server's end is no pair's. */
+int vhost_is_known(void);
 /* The call between these two configures a port that is a pair's end; if it is a vhost server's, it serves from then on. `pool`: of the
  * frames that it receives. */
 void vhost_begins(uint16_t port, void *pool);

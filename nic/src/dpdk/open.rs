@@ -106,6 +106,12 @@ pub enum OpenError {
         /// The package that has its driver.
         package: String,
     },
+    /// A pair's server needs more of DPDK's vhost than its driver.
+    #[error(
+        "{0} needs DPDK's vhost library, of which rte_vhost.h was not there when this binary was built: install that (Debian: \
+         libdpdk-dev) and build again, or write `,lossy` at both ends"
+    )]
+    NoVhost(String),
     /// No driver that is installed is for such a card.
     #[error(
         "no driver of DPDK's that is installed here is for {device} ({id}); `apt-get install libdpdk-dev` brings all that there are, \

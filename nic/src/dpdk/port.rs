@@ -402,6 +402,9 @@ impl Refused {
         if let Some(package) = missing_driver(device, eal.shim) {
             return OpenError::NoDriver { device: device.name.clone(), package };
         }
+        if device.is_pair && self.error.raw_os_error() == Some(libc::ENOSYS) {
+            return OpenError::NoVhost(device.name.clone());
+        }
         if device.bus == "pci"
             && let Some(Err(lacks)) = Card::find(&device.name).as_ref().map(pci::require_driver)
         {
