@@ -111,15 +111,21 @@ void lives_before_handler(int ending)
 	for (uint16_t port = 0; port < RTE_MAX_ETHPORTS; port++) {
 		was_up[port] = is_told(port, LIVES_BY_HANDLERS) && is_up(port);
 		if (was_up[port] && (ending == LIVES_ALL || ending == port))
-			take_out(port);
+			/* A peer that is met says no more than that it goes. */
+			take_out(port, ending == port);
 	}
 }
 
-void lives_after_handler(void)
+int lives_after_handler(void)
 {
-	for (uint16_t port = 0; port < RTE_MAX_ETHPORTS; port++)
+	int has_come = 0;
+
+	for (uint16_t port = 0; port < RTE_MAX_ETHPORTS; port++) {
 		if (was_up[port] && !is_up(port))
 			count(port);
+		has_come |= is_told(port, LIVES_BY_HANDLERS) && !was_up[port] && is_up(port);
+	}
+	return has_come;
 }
 
 void lives_over(uint16_t port, void (*take)(void *arg), void *arg)

@@ -32,7 +32,8 @@ void lives_end(uint16_t port);
 #define LIVES_ALL (-1)
 #define LIVES_NONE (-2)
 void lives_before_handler(int port);
-void lives_after_handler(void);
+/* True: a peer has come. */
+int lives_after_handler(void);
 
 /* The client of a port is gone, and bursts are shut out: `take` keeps what it left, and it is counted. Nothing where the port has
  * stopped. */

@@ -17,6 +17,7 @@
 #include "lives.h"
 #include "own_user.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -119,10 +120,42 @@ static int has_news(const struct socket *socket)
 	return poll(&look, 1, 0) > 0;
 }
 
+static int is_of_memif(const void *code)
+{
+	Dl_info info;
+
+	return dladdr(code, &info) != 0 && info.dli_fname != NULL && strstr(info.dli_fname, "librte_net_memif") != NULL;
+}
+
+/* It may have come from the other end, and then a program that we start would keep it. */
+void memif_has(int fd, const void *code)
+{
+	if (fd >= 0 && is_of_memif(code))
+		fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+/* Memory that it shares, made here or there (22.11: memif_region_init_shm): likewise, and found by its name. */
+static void look_after_memory(void)
+{
+	DIR *numbers = opendir("/proc/self/fd");
+	struct dirent *number;
+
+	while (numbers != NULL && (number = readdir(numbers)) != NULL) {
+		static const char name[] = "/memfd:memif_region_";
+		char target[sizeof(name)];
+
+		if (readlinkat(dirfd(numbers), number->d_name, target, sizeof(target)) >= (ssize_t)sizeof(name) - 1 &&
+		    memcmp(target, name, sizeof(name) - 1) == 0)
+			fcntl(atoi(number->d_name), F_SETFD, FD_CLOEXEC);
+	}
+	if (numbers != NULL)
+		closedir(numbers);
+}
+
 static void run_guarded(int which, void *arg)
 {
 	struct socket *socket;
-	int ending;
+	int ending, met;
 
 	pthread_mutex_lock(&lock);
 	for (socket = sockets; socket != NULL && socket->arg != arg; socket = socket->next)
@@ -142,8 +175,10 @@ static void run_guarded(int which, void *arg)
 	handlers[which](arg);
 	if (coming != NULL)
 		admit(coming);
-	lives_after_handler();
+	met = lives_after_handler();
 	guard_let_in();
+	if (met)
+		look_after_memory();
 	running = NULL;
 }
 
@@ -158,13 +193,6 @@ static void guarded_second(void *arg)
 }
 
 static const rte_intr_callback_fn guarded[HANDLERS] = { guarded_first, guarded_second };
-
-static int is_of_memif(const void *code)
-{
-	Dl_info info;
-
-	return dladdr(code, &info) != 0 && info.dli_fname != NULL && strstr(info.dli_fname, "librte_net_memif") != NULL;
-}
 
 /* The guarded form of a handler of memif's; any other stays as it is. Under the lock. */
 static rte_intr_callback_fn guard(rte_intr_callback_fn handler)

@@ -4,6 +4,9 @@
 
 #include <stdint.h>
 
+/* A driver, of which this is code, has a descriptor to be woken by. */
+void memif_has(int fd, const void *code);
+
 /* Once, before the environment starts: 0, or a negative errno. */
 int memif_up(void);
 

@@ -177,6 +177,25 @@ static void take_out(void *arg)
 	free(ring.memory);
 }
 
+/* Its memory and what it is woken by, which came from the client, are not kept by programs that we start. */
+static void look_after_rings(int client)
+{
+	struct rte_vhost_memory *memory;
+	struct rte_vhost_vring vring;
+
+	for (uint16_t ring = 0; ring < 2; ring++) {
+		if (real_get_vring(client, ring, &vring) != 0)
+			continue;
+		fcntl(vring.kickfd, F_SETFD, FD_CLOEXEC);
+		fcntl(vring.callfd, F_SETFD, FD_CLOEXEC);
+	}
+	if (real_get_memory(client, &memory) != 0)
+		return;
+	for (uint32_t number = 0; number < memory->nregions; number++)
+		fcntl(memory->regions[number].fd, F_SETFD, FD_CLOEXEC);
+	free(memory);
+}
+
 static int new_device(int client)
 {
 	struct server *server = server_of(client);
@@ -184,6 +203,7 @@ static int new_device(int client)
 
 	if (server == NULL)
 		return -1;
+	look_after_rings(client);
 	vhost_lock();
 	result = server->driver->new_device(client);
 	vhost_unlock();

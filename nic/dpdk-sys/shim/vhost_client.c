@@ -9,6 +9,7 @@
  * It tells the number of its socket by rte_intr_fd_set, which this object defines too. The loader finds ours first (memif.c). */
 #define _GNU_SOURCE
 #include "vhost_client.h"
+#include "memif.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -59,6 +60,7 @@ EXPORT int rte_intr_fd_set(struct rte_intr_handle *handle, int fd)
 
 	if (attaching && getpeername(fd, &at, &len) == 0 && at.sa_family == AF_UNIX && fstat(fd, &now) == 0)
 		attached = (struct client){ .inode = now.st_ino, .fd = fd, .is_there = 1 };
+	memif_has(fd, __builtin_return_address(0));
 	return real_fd_set(handle, fd);
 }
 

@@ -123,6 +123,44 @@ fn a_program_that_a_killed_one_had_started_keeps_none_of_its_ends_open() {
     }
 }
 
+/// Of either end's, those that came from the other one too.
+#[test]
+#[allow(unsafe_code)] // What is set of descriptors.
+fn a_program_that_is_started_has_no_descriptors_of_a_pair_s() {
+    let _turn = alone();
+    if libdpdk::is_missing() {
+        return;
+    }
+    let all = || -> Vec<(i32, String)> {
+        let numbers = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let numbers: Vec<i32> = numbers.map(|fd| fd.file_name().to_str().unwrap().parse().unwrap()).collect();
+        let name = |fd: i32| {
+            std::fs::read_link(format!("/proc/self/fd/{fd}")).ok().map(|name| (fd, name.display().to_string()))
+        };
+        numbers.into_iter().filter_map(name).collect()
+    };
+    for kind in Kind::ALL {
+        let mut before = Vec::new();
+        // What DPDK has for good it has after the first.
+        for round in 0..2 {
+            let device = kind.device(&format!("started-{round}"));
+            before = all();
+            let (here, _) = open(&format!("{device},server"), HERE, THERE.parse().unwrap());
+            let (_there, _) = open(&device, THERE, HERE.parse().unwrap());
+            until("both meet", || here.link_is_up());
+            if round == 1 {
+                // SAFETY: takes numbers.
+                let is_kept = |fd: i32| unsafe { libc::fcntl(fd, libc::F_GETFD) } == 0;
+                // DPDK's interrupt thread makes its epoll anew whenever it watches others.
+                let others = |fd: &(i32, String)| before.contains(fd) || fd.1.contains("[eventpoll]");
+                let kept = || all().into_iter().filter(|fd| !others(fd) && is_kept(fd.0));
+                until(&format!("no program keeps {:?}", kept().collect::<Vec<_>>()), || kept().next().is_none());
+            }
+        }
+        assert!(!before.is_empty());
+    }
+}
+
 /// Both lives have the same address, and this side looks only when the second one is there.
 #[test]
 fn a_successor_is_not_taken_for_the_one_that_was_killed() {
