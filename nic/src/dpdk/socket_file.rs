@@ -22,7 +22,11 @@ impl SocketFile {
     /// Has the socket's `end` remove no other server's file.
     pub fn end_with(self, end: impl FnOnce()) {
         let theirs = identity(&self.path).filter(|found| self.made != Some(*found));
-        let aside = theirs.map(|(_, inode)| self.path.with_added_extension(format!("of-{inode}")));
+        let aside = theirs.map(|(_, inode)| {
+            let mut name = self.path.as_os_str().to_owned();
+            name.push(format!(".of-{inode}"));
+            PathBuf::from(name)
+        });
         let kept = aside.filter(|aside| fs::hard_link(&self.path, aside).is_ok());
         end();
         if let Some(aside) = kept {

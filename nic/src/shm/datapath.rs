@@ -302,7 +302,13 @@ impl ShmNic {
         {
             peer.wire = Some(wire);
         } else {
-            self.add(Peer { endpoint, addr: LinkAddr::Shm { endpoint }, linked: false, wire: Some(wire), forbidden: false });
+            self.add(Peer {
+                endpoint,
+                addr: LinkAddr::Shm { endpoint },
+                linked: false,
+                wire: Some(wire),
+                forbidden: false,
+            });
         }
     }
 
