@@ -506,11 +506,13 @@ mod tests {
         signal_hook::flag::register(libc::SIGUSR2, Arc::clone(&handled)).unwrap();
         // SAFETY: Takes nothing.
         let dials = unsafe { libc::gettid() };
+        // It listens until the end: who was woken may dial later than the thread ends.
+        let accepts = keeper.try_clone().unwrap();
         let signals = once_asleep(move || {
             // SAFETY: Takes no pointer. The thread lives: it waits for its turn, which nobody gives it yet.
             unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), dials, libc::SIGUSR2) };
             until("the signal is handled", || handled.load(Ordering::Relaxed));
-            keeper.accept().unwrap();
+            accepts.accept().unwrap();
         });
         dial(&path, PATIENCE).unwrap();
         signals.join().unwrap();

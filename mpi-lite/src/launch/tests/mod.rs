@@ -118,8 +118,10 @@ fn news_among_which_an_answer_comes_are_told_later() {
     thread::scope(|scope| {
         scope.spawn(|| {
             serve_until(&mut server, &ours, b"cmd=watch_ranks");
+            let mut question = String::new();
+            BufReader::new(&ours).read_line(&mut question).unwrap();
             server.handle_gone(2);
-            server.handle_line(0, b"cmd=get_appnum");
+            server.handle_line(0, question.trim_end().as_bytes());
             server.handle_gone(3);
             let lines: String = std::iter::from_fn(|| server.poll_reply()).map(|(_, line)| line).collect();
             (&ours).write_all(lines.as_bytes()).unwrap();
