@@ -40,6 +40,7 @@ mod pair;
 pub mod pci;
 mod pipes;
 mod port;
+mod refused;
 mod sharing;
 mod socket_file;
 mod steered;
