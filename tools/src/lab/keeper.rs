@@ -475,16 +475,22 @@ mod tests {
         assert_helps(&ask(client, Duration::from_millis(1)).unwrap_err());
     }
 
-    #[test]
+    /// A keeper, and who waits for it in a queue for one.
     #[allow(unsafe_code)] // listen(2).
-    fn a_keeper_whose_queue_is_full_does_not_keep_us() {
-        watch("who dials a keeper", PATIENCE);
-        let place = tempfile::tempdir().unwrap();
+    fn with_full_queue(place: &tempfile::TempDir) -> (PathBuf, UnixListener, UnixStream) {
         let path = place.path().join("lab.lab");
         let keeper = UnixListener::bind(&path).unwrap();
         // SAFETY: Takes no pointer. It shortens the queue.
         assert_eq!(unsafe { libc::listen(keeper.as_raw_fd(), 0) }, 0);
-        let _in_line = dial(&path, PATIENCE).unwrap();
+        let in_line = dial(&path, PATIENCE).unwrap();
+        (path, keeper, in_line)
+    }
+
+    #[test]
+    fn a_keeper_whose_queue_is_full_does_not_keep_us() {
+        watch("who dials a keeper", PATIENCE);
+        let place = tempfile::tempdir().unwrap();
+        let (path, _keeper, _in_line) = with_full_queue(&place);
         assert_helps(&dial(&path, Duration::from_millis(1)).unwrap_err());
         // Nor those who wait for the lock.
         let began = Instant::now();
@@ -493,15 +499,11 @@ mod tests {
     }
 
     #[test]
-    #[allow(unsafe_code)] // listen(2), tgkill(2).
+    #[allow(unsafe_code)] // gettid(2), tgkill(2).
     fn a_signal_does_not_end_the_wait_in_a_keepers_line() {
         watch("who dials a keeper", PATIENCE);
         let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("lab.lab");
-        let keeper = UnixListener::bind(&path).unwrap();
-        // SAFETY: Takes no pointer. It shortens the queue.
-        assert_eq!(unsafe { libc::listen(keeper.as_raw_fd(), 0) }, 0);
-        let _in_line = dial(&path, PATIENCE).unwrap();
+        let (path, keeper, _in_line) = with_full_queue(&place);
         let handled = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(libc::SIGUSR2, Arc::clone(&handled)).unwrap();
         // SAFETY: Takes nothing.
