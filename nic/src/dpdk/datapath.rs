@@ -69,7 +69,7 @@ impl Nic for Dpdk {
     }
 
     fn has_unread(&mut self) -> bool {
-        !self.rx.is_empty() || self.fetch(true)
+        !self.rx.is_empty() || self.look(true)
     }
 
     #[inline]
@@ -108,6 +108,7 @@ impl Nic for Dpdk {
             (None, Some(Sharing::Dealt(dealer))) => unsafe { dealer.send(self.place, &mut self.tx, self.life) },
             (None, _) => unreachable!("what is not dealt has a queue"),
         };
+        self.rest.on_sent();
         self.counters.tx_frames += frames as u64;
         self.counters.tx_bytes += (bytes - frames * ether::HEADER_LEN) as u64;
         if !self.tx.is_empty() {
@@ -167,9 +168,18 @@ impl Nic for Dpdk {
 }
 
 impl Dpdk {
-    /// Asks the device for a burst. False: nothing came. `is_first`: all that was shown before has its links.
+    /// As [`Self::look`], of who looks again and again.
     #[inline]
     fn fetch(&mut self, is_first: bool) -> bool {
+        self.rest.take();
+        let came = self.look(is_first);
+        self.rest.on_look(came);
+        came
+    }
+
+    /// Asks the device for a burst. False: nothing came. `is_first`: all that was shown before has its links.
+    #[inline]
+    fn look(&mut self, is_first: bool) -> bool {
         self.fetch_of_this_life();
         !self.rx.is_empty()
             || (self.peers_gone() != self.received_life || !self.tx.is_empty()) && self.fetch_after_nothing(is_first)
@@ -240,7 +250,7 @@ impl Dpdk {
                     Woken::Raised => return Ok(()),
                     Woken::Frame => self.missed = 0,
                     // Some drivers take the order for an interrupt, and none comes.
-                    Woken::Nothing => self.missed += u32::from(self.fetch(true) && self.has_own()),
+                    Woken::Nothing => self.missed += u32::from(self.look(true) && self.has_own()),
                 },
                 None => return Ok(()),
             }
@@ -264,7 +274,7 @@ impl Dpdk {
     /// time has come.
     fn time_to_sleep(&mut self, deadline: Option<Instant>) -> Option<Duration> {
         self.port.look_for_the_end();
-        if self.has_own() || self.fetch(true) && self.has_own() {
+        if self.has_own() || self.look(true) && self.has_own() {
             return None;
         }
         if self.port.device.is_pair {

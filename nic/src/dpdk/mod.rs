@@ -41,6 +41,7 @@ pub mod pci;
 mod pipes;
 mod port;
 mod refused;
+mod rest;
 mod sharing;
 mod socket_file;
 mod steered;
@@ -59,6 +60,7 @@ use device::Device;
 use frames::{RxBatch, TxBatch};
 use interrupt::Interrupt;
 use port::Port;
+use rest::Rest;
 use sharing::{Place, Sharing};
 use sys::{Cache, Queue};
 
@@ -120,6 +122,8 @@ pub struct Dpdk {
     was_up: Cell<bool>,
     /// Frames that had passed when a sleeper was told that the device is gone; `None`: it was not, since it was there last.
     told_gone: Option<u64>,
+    /// Between two looks for frames.
+    rest: Rest,
     /// Where the device wakes sleepers.
     interrupt: Option<Interrupt>,
     /// Frames in a row that it did not wake for.

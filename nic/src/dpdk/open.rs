@@ -11,6 +11,7 @@ use super::eal::last_words;
 use super::frames::{BURST, RxBatch, TxBatch};
 use super::interrupt::Interrupt;
 use super::port::Port;
+use super::rest::Rest;
 use super::sharing::{ENDPOINTS_MAX, NoPlace, Place, Sharing};
 use super::sys::{Cache, take_log};
 use super::{Config, Dpdk, eal, hugepages};
@@ -245,6 +246,7 @@ impl Dpdk {
             was_up: Cell::new(port.device.wire == Wire::PairClient),
             told_gone: None,
             missed: 0,
+            rest: if port.device.wire == Wire::Network { Rest::NONE } else { Rest::of_pairs() },
             life: port.lives_before,
             received_life: port.lives_before,
             told_life: port.lives_before,
