@@ -42,6 +42,9 @@ fn who_opens_to_a_stopped_server_is_told_so_and_is_in_nobodys_way() {
     assert!(matches!(error, OpenError::NoAnswer { .. }) && error.to_string().contains("kill -CONT"), "{error}");
     server.go_on();
     Pair::open(&client).expect("it goes on, and nothing of those who came before is left");
+    // It removes its socket, which a killed one leaves.
+    server.say("close");
+    server.ended();
 }
 
 #[test]
