@@ -108,7 +108,7 @@ impl Nic for Dpdk {
             (None, Some(Sharing::Dealt(dealer))) => unsafe { dealer.send(self.place, &mut self.tx, self.life) },
             (None, _) => unreachable!("what is not dealt has a queue"),
         };
-        self.rest.on_sent();
+        self.rest.on_sent(frames);
         self.counters.tx_frames += frames as u64;
         self.counters.tx_bytes += (bytes - frames * ether::HEADER_LEN) as u64;
         if !self.tx.is_empty() {

@@ -42,10 +42,10 @@ impl Rest {
         self.was_in_vain = !found;
     }
 
-    /// Something was sent, and the answer may be there at once.
+    /// So many frames were sent, and an answer may be there at once.
     #[inline]
-    pub const fn on_sent(&mut self) {
-        self.was_in_vain = false;
+    pub const fn on_sent(&mut self, frames: usize) {
+        self.was_in_vain &= frames == 0;
     }
 }
 
@@ -54,7 +54,7 @@ fn pause_of(now: impl Fn() -> u64, pause: impl Fn()) -> u64 {
     let sample = |_| {
         let from = now();
         (0..SAMPLE).for_each(|_| pause());
-        now() - from
+        now().saturating_sub(from)
     };
     (0..SAMPLES).map(sample).min().unwrap_or(0)
 }
@@ -105,7 +105,9 @@ mod tests {
         rest.on_look(true);
         assert!(!rest.was_in_vain);
         rest.on_look(false);
-        rest.on_sent();
+        rest.on_sent(0);
+        assert!(rest.was_in_vain);
+        rest.on_sent(1);
         assert!(!rest.was_in_vain);
     }
 }
