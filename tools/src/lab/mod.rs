@@ -4,6 +4,7 @@
 //! kernel removes them with the last of these. So nothing is left behind, however a program ends. Root makes the
 //! namespaces under its own user namespace, anybody else under a new one of which they are root.
 
+mod dial;
 mod enter;
 mod error;
 pub mod guard;
