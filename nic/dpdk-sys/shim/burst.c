@@ -18,9 +18,13 @@ IS_AT(buffer, buf_addr);
 IS_AT(data_offset, data_off);
 IS_AT(references, refcnt);
 IS_AT(segments, nb_segs);
+IS_AT(flags, ol_flags);
 IS_AT(frame_len, pkt_len);
 IS_AT(data_len, data_len);
 IS_AT(buffer_len, buf_len);
+IS_AT(pool, pool);
+_Static_assert(SL_HEADROOM == RTE_PKTMBUF_HEADROOM, "frames begin elsewhere");
+_Static_assert(SL_FLAGS_ATTACHED == (RTE_MBUF_F_EXTERNAL | RTE_MBUF_F_INDIRECT), "other flags of an mbuf");
 
 void burst_attach(uint16_t port)
 {

@@ -16,6 +16,10 @@
 #define SL_LEFT_MAX 512
 /* No cache of mbufs. */
 #define SL_CACHE_NONE 0xffffffffu
+/* Where an empty frame begins in its buffer. */
+#define SL_HEADROOM 128
+/* Flags of an mbuf whose buffer is another's. */
+#define SL_FLAGS_ATTACHED 0x6000000000000000ull
 
 /* A packet buffer, with what the Rust side reads and writes of it where struct rte_mbuf has it, or the shim does not compile (burst.c).
  * Whoever has one owes it to `free_frames` or `tx_burst`. */
@@ -27,13 +31,18 @@ struct sl_mbuf {
 	uint16_t references;
 	/* A frame in one piece has one. */
 	uint16_t segments;
-	uint8_t device[14];
+	uint16_t port;
+	/* What was found when it was received, and is to be done when it is sent. */
+	uint64_t flags;
+	uint8_t kind[4];
 	/* Bytes of the frame, and of this segment of it. */
 	uint32_t frame_len;
 	uint16_t data_len;
 	uint8_t tags[12];
 	/* Bytes from `buffer` on. */
 	uint16_t buffer_len;
+	/* Whose it is when nobody has it. */
+	void *pool;
 };
 
 struct sl_queue;

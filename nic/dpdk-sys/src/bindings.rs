@@ -4,6 +4,8 @@
 pub const SL_QUEUES_MAX: u32 = 8;
 pub const SL_LEFT_MAX: u32 = 512;
 pub const SL_CACHE_NONE: u32 = 4294967295;
+pub const SL_HEADROOM: u32 = 128;
+pub const SL_FLAGS_ATTACHED: u64 = 6917529027641081856;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct sl_mbuf {
@@ -12,11 +14,14 @@ pub struct sl_mbuf {
     pub data_offset: u16,
     pub references: u16,
     pub segments: u16,
-    pub device: [u8; 14usize],
+    pub port: u16,
+    pub flags: u64,
+    pub kind: [u8; 4usize],
     pub frame_len: u32,
     pub data_len: u16,
     pub tags: [u8; 12usize],
     pub buffer_len: u16,
+    pub pool: *mut ::std::os::raw::c_void,
 }
 #[repr(C)]
 #[derive(Debug)]

@@ -87,7 +87,7 @@ impl Nic for Dpdk {
         if way.life != self.life && self.port.device.is_pair {
             return None;
         }
-        let Some(frame) = self.tx.lend(&self.port, ether::HEADER_LEN + len) else {
+        let Some(frame) = self.tx.lend(&self.port, &mut self.rx, ether::HEADER_LEN + len) else {
             self.counters.tx_full += 1;
             return None;
         };

@@ -1,7 +1,7 @@
 //! Frames of ours: those received and being shown, those to be written, and those written and not yet sent.
 #![allow(unsafe_code)] // Slices of packet buffers, and their way to the device and back.
 
-use sidelane_dpdk_sys::sl_mbuf;
+use sidelane_dpdk_sys::{SL_FLAGS_ATTACHED, SL_HEADROOM, sl_mbuf};
 
 use super::port::Port;
 use super::sys::{CacheNumber, Pool, Queue, Shim};
@@ -24,7 +24,8 @@ unsafe impl Send for Frame {}
 
 /// Received frames, shown one after another.
 ///
-/// Shown frames are given back when the next burst is fetched: their way back costs then, and not between a request and
+/// Shown frames become the next ones to be written: who writes where it has just read needs no other lines of memory from its peer
+/// (`bench/NOTES.md` 75). Others are given back when the next burst is fetched: their way back costs then, and not between a request and
 /// its answer.
 pub struct RxBatch {
     shim: Shim,
@@ -83,6 +84,19 @@ impl RxBatch {
     pub fn peek(&self) -> Option<&[u8]> {
         // SAFETY: as above.
         self.frames[..self.count].get(self.next).map(|frame| unsafe { bytes(*frame) })
+    }
+
+    /// The frame shown last, as an empty one of the pool, if everything was shown.
+    #[inline]
+    fn renew(&mut self, pool: &Pool) -> Option<*mut sl_mbuf> {
+        let last = self.count.checked_sub(1).filter(|_| self.is_empty())?;
+        let frame = self.frames[last];
+        // SAFETY: it is ours, and nobody reads it any more: `show` lends each for one borrow of `self`.
+        if !unsafe { empty(frame, pool) } {
+            return None;
+        }
+        (self.next, self.count) = (last, last);
+        Some(frame)
     }
 
     /// Takes all out of a batch of which nothing was shown.
@@ -156,6 +170,23 @@ unsafe fn bytes<'a>(frame: *mut sl_mbuf) -> &'a [u8] {
     }
 }
 
+/// Makes a received frame one to be written, as `alloc_frames` gives them, in what the device looks at: without flags it asks nothing else of
+/// it. False: it can't be, since it is in pieces, or of another pool.
+///
+/// # Safety
+/// It is the caller's, and what it holds is no longer read.
+#[inline]
+unsafe fn empty(frame: *mut sl_mbuf, pool: &Pool) -> bool {
+    // SAFETY: an mbuf, of which nobody else changes anything.
+    let mbuf = unsafe { &mut *frame };
+    let is_whole = mbuf.segments == 1 && mbuf.references == 1 && mbuf.flags & SL_FLAGS_ATTACHED == 0;
+    if !is_whole || !pool.is_of(mbuf) {
+        return false;
+    }
+    (mbuf.flags, mbuf.data_offset) = (0, SL_HEADROOM as u16);
+    true
+}
+
 /// Not at once after the device has left `kept` bytes here: its ring is full.
 const fn due_at(room: usize, kept: usize) -> usize {
     if room < LARGE_MIN { usize::MAX } else { kept + STAGED_MAX }
@@ -175,14 +206,16 @@ unsafe fn data(frame: *mut sl_mbuf) -> *mut u8 {
 pub struct TxBatch {
     shim: Shim,
     cache: CacheNumber,
-    /// Taken from the pool together, written and sent one after another: sent, then staged, then empty ones.
+    /// Written and sent one after another: sent, then staged, then empty ones.
     frames: [*mut sl_mbuf; BURST],
     /// Frames before this one are the device's.
     sent: usize,
     /// Frames before this one were written. The next one is lent.
     written: usize,
-    /// Frames before this one are there. Either all are, or none are empty.
+    /// Frames before this one are there.
     count: usize,
+    /// So many went the last time.
+    usual: usize,
     /// Of all that is staged.
     staged_bytes: usize,
     /// Bytes from which on they go without a flush.
@@ -207,6 +240,7 @@ impl TxBatch {
             sent: 0,
             written: 0,
             count: 0,
+            usual: 1,
             staged_bytes: 0,
             due_at: due_at(room, 0),
             due_usually: due_at(room, 0),
@@ -226,28 +260,44 @@ impl TxBatch {
         self.written == self.sent
     }
 
-    /// The room of an empty frame of `len` bytes; `None` when a burst waits already, or the pool has none.
+    /// The room of an empty frame of `len` bytes; `None` when a burst waits already, or there is none, neither among those shown nor in
+    /// the pool.
     #[inline]
-    pub fn lend(&mut self, port: &Port, len: usize) -> Option<&mut [u8]> {
+    pub fn lend(&mut self, port: &Port, shown: &mut RxBatch, len: usize) -> Option<&mut [u8]> {
         assert!(len <= self.room, "the driver lends no frame above its MTU");
-        if self.written == self.count && !self.restock(port.pool()) {
+        if self.written == self.count && !self.take_one_shown(port.pool(), shown) && !self.restock(port.pool()) {
             return None;
         }
         Some(self.lent_mut(len))
     }
 
-    /// Once in so many frames. False: all places have frames that wait, or the pool is empty.
+    /// False: there is none, or no place for it.
+    #[inline]
+    fn take_one_shown(&mut self, pool: &Pool, shown: &mut RxBatch) -> bool {
+        if self.is_empty() {
+            (self.sent, self.written, self.count) = (0, 0, 0);
+        }
+        let Some(place) = self.frames.get_mut(self.count) else { return false };
+        let Some(frame) = shown.renew(pool) else { return false };
+        *place = frame;
+        self.count += 1;
+        true
+    }
+
+    /// From the pool. False: all places have frames that wait, or it is empty.
     #[cold]
     fn restock(&mut self, pool: &Pool) -> bool {
         self.frames.copy_within(self.sent..self.written, 0);
         self.written -= self.sent;
         (self.sent, self.count) = (0, self.written);
-        let empty = &mut self.frames[self.written..];
+        // No more than will go soon, or the next answers would be in these.
+        let soon = self.usual.max(self.written).min(BURST - self.written);
+        let places = &mut self.frames[self.written..][..soon];
         // SAFETY: the cache is that of the endpoint that is borrowed.
-        if empty.is_empty() || !unsafe { self.shim.alloc_frames(pool, self.cache, empty) } {
+        if soon == 0 || !unsafe { self.shim.alloc_frames(pool, self.cache, places) } {
             return false;
         }
-        self.count = BURST;
+        self.count += soon;
         true
     }
 
@@ -300,6 +350,7 @@ impl TxBatch {
             return self.keep_after(taken);
         }
         self.sent = self.written;
+        self.usual = taken;
         self.due_at = self.due_usually;
         (taken, std::mem::take(&mut self.staged_bytes))
     }

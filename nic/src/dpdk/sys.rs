@@ -367,6 +367,12 @@ impl Pool {
     pub fn room(&self) -> usize {
         self.room
     }
+
+    /// Whether the mbuf is one of these.
+    #[inline]
+    pub fn is_of(&self, mbuf: &sl_mbuf) -> bool {
+        mbuf.pool == self.pool.as_ptr()
+    }
 }
 
 impl Drop for Pool {

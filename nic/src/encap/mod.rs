@@ -38,6 +38,7 @@ fn read_u16(bytes: &[u8], at: std::ops::Range<usize>) -> u16 {
     u16::from_be_bytes([bytes[at.start], bytes[at.start + 1]])
 }
 
+#[inline]
 fn read_mac(bytes: &[u8], at: std::ops::Range<usize>) -> [u8; 6] {
     let mut mac = [0; 6];
     mac.copy_from_slice(&bytes[at]);
