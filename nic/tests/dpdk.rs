@@ -4,6 +4,7 @@
 mod libdpdk;
 mod patience;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sidelane_nic::conformance::{self, Setup};
@@ -92,6 +93,11 @@ fn memif(name: &str) -> [String; 2] {
     [format!("memif:{name},server"), format!("memif:{name}")]
 }
 
+fn vhost(folder: &Path) -> [String; 2] {
+    let path = folder.join("vhost").display().to_string();
+    [format!("vhost:{path},server"), format!("vhost:{path}")]
+}
+
 #[test]
 fn memif_keeps_the_contract() {
     keeps_the_contract(Ends { ends: memif("plain"), mtu: None }, 3);
@@ -115,18 +121,45 @@ fn a_pair_with_jumbo_frames_keeps_the_contract_of_a_reliable_driver() {
 #[test]
 fn vhost_keeps_the_contract() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("vhost").display().to_string();
-    keeps_the_contract(Ends { ends: [format!("vhost:{path},server"), format!("vhost:{path}")], mtu: None }, 3);
-    assert!(!std::fs::exists(&path).unwrap(), "its socket is still there");
+    keeps_the_contract(Ends { ends: vhost(folder.path()), mtu: None }, 3);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "its socket is still there");
 }
 
 #[test]
 fn a_vhost_pair_keeps_the_contract_of_a_reliable_driver() {
     for mtu in [None, Some(9000)] {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("pair").display().to_string();
-        keeps_the_contract(PairEnds(Ends { ends: [format!("vhost:{path},server"), format!("vhost:{path}")], mtu }), 2);
+        keeps_the_contract(PairEnds(Ends { ends: vhost(folder.path()), mtu }), 2);
         assert_eq!(folder.path().read_dir().unwrap().count(), 0, "its socket is still there");
+    }
+}
+
+#[test]
+fn an_answer_is_written_where_its_question_was_read() {
+    if libdpdk::is_missing() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (ends, mtu) in [(memif("answers"), None), (vhost(folder.path()), Some(1000))] {
+        let mut ends = PairEnds(Ends { ends, mtu }).open(2).unwrap();
+        let addresses: Vec<LinkAddr> = ends.iter().map(|end| end.caps().addr).collect();
+        let mut read_at = None;
+        // As many as go around both rings.
+        for (from, to) in [(1, 0), (0, 1)].into_iter().cycle().take(2000) {
+            let sender = &mut ends[from];
+            let link = sender.link(addresses[to]).unwrap();
+            let mut slot = sender.tx_slot(link, 8).expect("the ring is empty");
+            assert!(read_at.is_none_or(|at| at == slot.as_ptr().addr()));
+            slot.copy_from_slice(b"question");
+            slot.commit();
+            sender.flush();
+            until("it has come", || {
+                ends[to].rx_burst(1, |frame, _| {
+                    assert_eq!(frame, b"question");
+                    read_at = Some(frame.as_ptr().addr());
+                }) > 0
+            });
+        }
     }
 }
 

@@ -234,7 +234,7 @@ impl Dpdk {
         let cache = Cache::new(port.shim, port.pool());
         let mut dpdk = Self {
             rx: RxBatch::new(port.shim, cache.number()),
-            tx: TxBatch::new(port.shim, port.pool(), cache.number()),
+            tx: TxBatch::new(&port, cache.number()),
             _cache: cache,
             caps,
             links: LinkTable::new(),
