@@ -269,9 +269,11 @@ impl Device {
             // down, and 2 KiB is what every one of them can do.
             return (buffer(self.mtu).max(2048)).next_power_of_two().min(CARD_ROOM_MAX);
         }
-        match self.wire {
+        if self.is_vhost_client() {
             // Its driver has an MTU of 1,500 by itself, and wants room for that (22.11: virtio_dev_rx_queue_setup).
-            _ if self.is_vhost_client() => buffer(self.mtu.max(MTU_DEFAULT)),
+            return buffer(self.mtu.max(MTU_DEFAULT));
+        }
+        match self.wire {
             // As small as they may be: frames of a pair stay in the cache.
             Wire::PairServer | Wire::PairClient => buffer(self.mtu),
             // AF_XDP wants 2 KiB at least (if_xdp.h, XDP_UMEM_MIN_CHUNK_SIZE), and nobody minds.
