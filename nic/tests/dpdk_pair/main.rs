@@ -204,8 +204,8 @@ fn what_a_third_life_leaves_is_counted_as_dropped() {
             successor.heard("flushed");
             successor.kill();
         }
-        until("the end of the third is known", || !stage.pair.link_is_up());
-        assert_eq!(stage.pair.counters().rx_dropped, u64::from(RING));
+        // The link is down before all of them are counted.
+        until("what the third left is counted", || stage.pair.counters().rx_dropped >= u64::from(RING));
         for _ in 0..2 {
             for number in 0..RING {
                 assert_eq!(receive(&mut stage.pair), number);
