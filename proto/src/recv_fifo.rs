@@ -141,6 +141,14 @@ impl RecvFifo {
         self.ring.used() == 0 && self.assembly.is_none()
     }
 
+    /// How many bodies of `len` bytes the message under way in pieces lacks: none while there is no such message.
+    #[inline]
+    pub fn lacking(&self, len: usize) -> usize {
+        let Some(Assembly { filled, total, .. }) = &self.assembly else { return 0 };
+        // Whoever breaks the rules sends parts of nothing.
+        (total - filled).div_ceil(len.saturating_sub(RECORD_LEN).max(1))
+    }
+
     /// A body of `len` bytes was taken in elsewhere ([`crate::lone`]). It counts as taken.
     #[inline]
     pub const fn pass(&mut self, len: usize) {

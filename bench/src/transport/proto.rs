@@ -67,7 +67,7 @@ impl<N: Nic> Proto<N> {
     }
 
     fn with_peer(endpoint: Endpoint<N>, peer: PeerId, size: usize) -> Self {
-        let owned = if size > COPIED_MAX { OWNED_BUFFERS } else { 0 };
+        let owned = if size > COPIED_MAX { owned_buffers::<N>() } else { 0 };
         let free = (0..owned).map(|_| vec![0x5a; size]).collect();
         Self { endpoint, peer, size, free, closed: false }
     }
@@ -198,7 +198,10 @@ pub(crate) fn config(sealing: Sealing) -> Config {
 const KEY: JobKey = JobKey::from_bytes([0x6b; JobKey::LEN]);
 /// Larger messages are handed over, smaller ones copied: the endpoint's own limit is a quarter of its FIFO.
 const COPIED_MAX: usize = 64 << 10;
-/// Large messages under way at once.
-const OWNED_BUFFERS: usize = 2;
+/// Large messages under way at once. A reliable driver's come back when they are written; where they do not before they are acknowledged, a
+/// second one goes meanwhile.
+const fn owned_buffers<N: Nic>() -> usize {
+    if N::RELIABLE { 1 } else { 2 }
+}
 /// How long an end stays for the other's last acknowledgement.
 pub(super) const LINGER_NS: u64 = 200_000_000;

@@ -21,6 +21,8 @@ pub(crate) struct TurnContext {
     pub config: Config,
     pub counters: Counters,
     pub spares: Spares,
+    /// Frames that are lacking of the message of which the last frame was a part; 0 if it was none.
+    pub until_whole: usize,
     /// The next message to be received, if it is in no FIFO.
     pub lone: Lone,
     pub events: VecDeque<Event>,
@@ -39,9 +41,20 @@ impl TurnContext {
             config,
             counters: Counters::default(),
             spares: Spares::default(),
+            until_whole: 0,
             lone: Lone::new(),
             events: VecDeque::new(),
             rma: Rma::default(),
+        }
+    }
+
+    /// Frames for the turn that begins, `most` or as many as make the message whole that is under way: then its user takes it before the
+    /// next one begins, which is put together in the same memory (`bench/NOTES.md`, "A turn ends with the message").
+    #[inline]
+    pub fn end_with_message(&mut self, most: usize) -> usize {
+        match std::mem::take(&mut self.until_whole) {
+            0 => most,
+            lacking => most.min(lacking),
         }
     }
 

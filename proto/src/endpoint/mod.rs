@@ -153,8 +153,8 @@ impl<N: Nic> Endpoint<N> {
             router.tell_done();
         }
         router.turn.lone.begin_turn(!router.ready.is_empty());
-        let received =
-            self.nic.rx_burst(self.burst, |frame, from| router.handle_frame(frame, from, N::RELIABLE, taker));
+        let burst = router.turn.end_with_message(self.burst);
+        let received = self.nic.rx_burst(burst, |frame, from| router.handle_frame(frame, from, N::RELIABLE, taker));
         if !self.router.strangers.is_empty() {
             self.answer_strangers(now);
         }
@@ -165,7 +165,7 @@ impl<N: Nic> Endpoint<N> {
             self.transmit();
         }
         if !N::RELIABLE && self.router.turn.was_away {
-            self.look_for_what_waited(received);
+            self.look_for_what_waited(received == burst);
         }
         received
     }
@@ -392,9 +392,9 @@ impl<N: Nic> Endpoint<N> {
     /// We were away. What comes is late for that, as long as more of it waits; but a receiver that is slower than its senders
     /// never comes to the end of what waits.
     #[cold]
-    fn look_for_what_waited(&mut self, received: usize) {
+    fn look_for_what_waited(&mut self, full: bool) {
         let is_late = self.router.turn.now < self.late_until;
-        self.router.turn.was_away = is_late && (received == self.burst || self.nic.has_unread());
+        self.router.turn.was_away = is_late && (full || self.nic.has_unread());
     }
 
     #[cold]

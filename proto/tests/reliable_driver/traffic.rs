@@ -190,6 +190,32 @@ fn a_lone_message_needs_no_second_frame() {
     assert_eq!(b.endpoint.counters().acks_sent, 0);
 }
 
+/// They stay in the cache then.
+#[test]
+fn long_messages_of_a_stream_are_put_together_in_one_place() {
+    const LEN: usize = 40_000;
+    let [mut a, mut b] = connected(7, 1 << 18);
+    for number in 0..5 {
+        a.endpoint.send_owned(a.peer, vec![number; LEN]).unwrap();
+    }
+    // All of them wait, so that the turns of `b` are as long as they may be.
+    (0..100).for_each(|_| _ = a.endpoint.poll());
+    let mut places = Vec::new();
+    let mut turns = 0;
+    while places.len() < 5 {
+        b.endpoint.poll();
+        turns += 1;
+        let number = places.len() as u8;
+        places.extend(b.endpoint.recv(|_, message| {
+            assert!(message.len() == LEN && message.iter().all(|byte| *byte == number));
+            message.as_ptr().addr()
+        }));
+        assert!(turns < 50);
+    }
+    assert!(places.iter().all(|place| *place == places[0]), "{places:x?}");
+    assert!(turns <= 10, "a turn more than two for a message of 88 frames: {turns}");
+}
+
 /// Both computed, one after the other, for longer than a peer without a driver that knows of deaths may be silent.
 #[test]
 fn whoever_said_hello_may_be_away_before_it_confirms_and_whoever_answers_before_that() {
