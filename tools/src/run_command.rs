@@ -95,10 +95,12 @@ Between machines mpiexec.hydra sends variables, and so the key, unencrypted: the
 it from a file.
 
 Read by the ranks, whichever launcher starts them:
-  SIDELANE_VERBOSE=1         each tells by which drivers it reaches the others, and why, and where it was tuned;
-                             0: none does, else rank 0 does where there was a choice
-  SIDELANE_TUNING=FILE       what `sidelane tune` has measured, instead of its usual file; empty: what is built in
+  SIDELANE_VERBOSE=1         each tells by which drivers it reaches the others and why, and where
+                             it was tuned; 0: none does, else rank 0 does where there was a choice
+  SIDELANE_TUNING=FILE       what `sidelane tune` has measured, instead of its usual file; empty:
+                             what is built in
   SIDELANE_SILENCE=SECONDS   after which a rank on another host counts as gone [default: 2]
+  SIDELANE_ALONE=1           it is a job of its own, whatever launcher or rank started it
 
 Ranks speak PMI-1 with this command, as MPICH's do; so `mpiexec.hydra -n 4 ./program` (Debian: mpich) and, under \
 Slurm, `srun --mpi=pmi2 ./program` start them too, across machines.";
