@@ -373,7 +373,7 @@ impl Conn {
                 let mut may_grant = true;
                 if seldom(placed) {
                     self.inbox.accept_placed(body)?;
-                    turn.until_whole = self.inbox.lacking(body.len());
+                    turn.until_whole = Some(self.inbox.lacking(body.len()));
                 } else {
                     may_grant = self.take_in(turn, body, false, taker)?;
                 }

@@ -254,7 +254,7 @@ impl Conn {
             return Ok(true);
         }
         let may_grant = self.inbox.accept(body, self.path.own_message_max, &mut turn.spares)?;
-        turn.until_whole = self.inbox.lacking(body.len());
+        turn.until_whole = may_grant.then(|| self.inbox.lacking(body.len()));
         if may_grant && self.inbox.is_closed() {
             self.on_close_arrived(turn);
         }

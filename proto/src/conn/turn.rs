@@ -21,8 +21,10 @@ pub(crate) struct TurnContext {
     pub config: Config,
     pub counters: Counters,
     pub spares: Spares,
-    /// Frames that are lacking of the message of which the last frame was a part; 0 if it was none.
-    pub until_whole: usize,
+    /// Frames that are lacking of the message of which the last body for a FIFO, in this turn, was a part; `None`: it was none.
+    pub until_whole: Option<usize>,
+    /// Turns that are long though they might be short.
+    long_turns: u32,
     /// The next message to be received, if it is in no FIFO.
     pub lone: Lone,
     pub events: VecDeque<Event>,
@@ -41,7 +43,8 @@ impl TurnContext {
             config,
             counters: Counters::default(),
             spares: Spares::default(),
-            until_whole: 0,
+            until_whole: None,
+            long_turns: 0,
             lone: Lone::new(),
             events: VecDeque::new(),
             rma: Rma::default(),
@@ -51,10 +54,27 @@ impl TurnContext {
     /// Frames for the turn that begins, `most` or as many as make the message whole that is under way: then its user takes it before the
     /// next one begins, which is put together in the same memory (`bench/NOTES.md`, "A turn ends with the message").
     #[inline]
-    pub fn end_with_message(&mut self, most: usize) -> usize {
-        match std::mem::take(&mut self.until_whole) {
-            0 => most,
-            lacking => most.min(lacking),
+    pub const fn end_with_message(&mut self, most: usize) -> usize {
+        match self.until_whole.take() {
+            None | Some(0) => most,
+            Some(lacking) => self.shorten(most, lacking),
+        }
+    }
+
+    const fn shorten(&mut self, most: usize, lacking: usize) -> usize {
+        if self.long_turns > 0 {
+            self.long_turns -= 1;
+            return most;
+        }
+        if lacking < most { lacking } else { most }
+    }
+
+    /// A turn was short, and full. If it did not end with a message, others' frames were among those that it had. They must not have the
+    /// short turns where another has the long ones, as on a driver that asks its peers by turns; nor does it help to end there.
+    #[cold]
+    pub const fn after_short(&mut self) {
+        if !matches!(self.until_whole, Some(0)) {
+            self.long_turns = LONG_TURNS;
         }
     }
 
@@ -62,5 +82,38 @@ impl TurnContext {
     #[inline]
     pub fn tag_len(&self) -> usize {
         if self.job.is_some() { TAG_LEN } else { 0 }
+    }
+}
+
+/// Between two short turns of which others had a part: what they may lose is an eighth.
+const LONG_TURNS: u32 = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_turn_that_others_had_a_part_of_is_followed_by_long_ones() {
+        let mut turn = TurnContext::new(Config::default(), Instant::ZERO, true);
+        let mut next = |lacking| {
+            turn.until_whole = lacking;
+            turn.end_with_message(32)
+        };
+        assert_eq!([None, Some(0), Some(5), Some(5), Some(50)].map(&mut next), [32, 32, 5, 5, 32]);
+        // A part of nothing, or another's frame.
+        for instead in [Some(5), None] {
+            turn.until_whole = instead;
+            turn.after_short();
+            let mut next = || {
+                turn.until_whole = Some(5);
+                turn.end_with_message(32)
+            };
+            assert_eq!([(); LONG_TURNS as usize].map(|()| next()), [32; LONG_TURNS as usize]);
+            assert_eq!(next(), 5);
+        }
+        turn.until_whole = Some(0);
+        turn.after_short();
+        turn.until_whole = Some(5);
+        assert_eq!(turn.end_with_message(32), 5, "it ended with a message");
     }
 }

@@ -155,6 +155,9 @@ impl<N: Nic> Endpoint<N> {
         router.turn.lone.begin_turn(!router.ready.is_empty());
         let burst = router.turn.end_with_message(self.burst);
         let received = self.nic.rx_burst(burst, |frame, from| router.handle_frame(frame, from, N::RELIABLE, taker));
+        if burst < self.burst && received == burst {
+            router.turn.after_short();
+        }
         if !self.router.strangers.is_empty() {
             self.answer_strangers(now);
         }

@@ -7,7 +7,7 @@ use sidelane_nic::mem::{Fabric, LineModel};
 use sidelane_nic::rng::Rng;
 use sidelane_nic::shm::ShmNic;
 use sidelane_nic::time::Duration;
-use sidelane_nic::{LinkAddr, Nic, TxSlot, clock};
+use sidelane_nic::{LinkAddr, Nic, TxSlot, clock, forward};
 use sidelane_proto::{Config, Endpoint, Event, GoneReason, Reject, SendError};
 
 use crate::reliable_nic::Reliable;
@@ -214,6 +214,86 @@ fn long_messages_of_a_stream_are_put_together_in_one_place() {
     }
     assert!(places.iter().all(|place| *place == places[0]), "{places:x?}");
     assert!(turns <= 10, "a turn more than two for a message of 88 frames: {turns}");
+}
+
+/// A driver that asks one peer after the other, as shared memory does: where a burst ends, the next begins with another peer.
+struct ByTurns {
+    nic: Reliable,
+    waiting: Vec<(LinkAddr, VecDeque<Vec<u8>>)>,
+    next: usize,
+}
+
+impl Nic for ByTurns {
+    const RELIABLE: bool = true;
+
+    forward!(nic: caps, link, unlink, tx_slot, flush, wait, waker, is_gone, counters, now);
+
+    fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        let waiting = &mut self.waiting;
+        self.nic.rx_burst(1 << 10, |frame, from| {
+            let place = waiting.iter().position(|(addr, _)| *addr == from).unwrap_or_else(|| {
+                waiting.push((from, VecDeque::new()));
+                waiting.len() - 1
+            });
+            waiting[place].1.push_back(frame.to_vec());
+        });
+        let mut left = budget;
+        for _ in 0..waiting.len() {
+            let (from, frames) = &mut waiting[self.next];
+            while left > 0
+                && let Some(frame) = frames.pop_front()
+            {
+                each(&frame, *from);
+                left -= 1;
+            }
+            self.next = (self.next + 1) % waiting.len();
+            if left == 0 {
+                break;
+            }
+        }
+        budget - left
+    }
+}
+
+/// Long turns must not be all one's, and those that are to end with its message another's.
+#[test]
+fn whoever_sends_small_messages_beside_a_stream_of_long_ones_has_its_turns() {
+    const LEN: usize = 700;
+    for before in 0..2 {
+        let fabric = Fabric::new(before);
+        let (hub, to) = side(&fabric, 1, 1 << 20);
+        let nic = ByTurns { nic: hub.into_nic(), waiting: Vec::new(), next: 0 };
+        let mut hub = Endpoint::new(nic, Config { recv_fifo: 1 << 20, ..Config::default() });
+        let [mut a, mut b] = [2, 3].map(|seed| side_with_room(&fabric, seed, 1 << 20, 1 << 10).0);
+        let [a_to_hub, b_to_hub] = [&mut a, &mut b].map(|end| end.connect(to).unwrap());
+        (0..8).for_each(|_| _ = (hub.poll(), a.poll(), b.poll()));
+        let greeted = [hub.poll_event(), hub.poll_event(), a.poll_event(), b.poll_event()];
+        assert!(greeted.iter().all(|event| matches!(event, Some(Event::Connected { .. }))), "{greeted:?}");
+        // Two frames a message: with one before them, turns end amid a message.
+        (0..before).for_each(|_| a.send(a_to_hub, b"one frame").unwrap());
+        a.flush();
+        let (mut long, mut short, mut sent) = (0, 0, [0, 0]);
+        for _ in 0..200 {
+            // More of each than a turn takes in.
+            while sent[0] < long + 100 {
+                a.send_owned(a_to_hub, vec![7; LEN]).unwrap();
+                sent[0] += 1;
+            }
+            while sent[1] < short + 100 {
+                b.send(b_to_hub, b"short").unwrap();
+                b.flush();
+                sent[1] += 1;
+            }
+            (0..4).for_each(|_| _ = (a.poll(), b.poll()));
+            hub.poll();
+            hub.recv_each(|_, message| {
+                long += usize::from(message.len() == LEN);
+                short += usize::from(message.len() == 5);
+                true
+            });
+        }
+        assert!(long > 1000 && 2 * short > 3 * long, "{short} frames, beside {long} messages of two");
+    }
 }
 
 /// Both computed, one after the other, for longer than a peer without a driver that knows of deaths may be silent.
