@@ -135,7 +135,8 @@ fn equal<'a>(count: usize, bytes: &'a [u8], blocks: Blocks<'_>) -> Option<&'a [u
     bytes.get(start..start + count * len).filter(|all| all.len() <= SHORT_ALL)
 }
 
-/// The table of `count` blocks, and the blocks, which fill `shown` together. Those that follow each other are copied at once.
+/// The table of `count` blocks, and the blocks, which fill `shown` together. Those that follow each other are copied at once. There is
+/// one at least: none are taken for equal ones.
 fn fill_short(shown: &mut [u8], count: usize, bytes: &[u8], blocks: Blocks<'_>) {
     let (table, room) = shown.split_at_mut(count * SHORT_ENTRY);
     let follow = blocks.follow_each_other();
@@ -150,7 +151,7 @@ fn fill_short(shown: &mut [u8], count: usize, bytes: &[u8], blocks: Blocks<'_>) 
         }
         at += len;
     }
-    if follow && count > 0 {
+    if follow {
         room.copy_from_slice(&bytes[blocks.start(0)..][..at]);
     }
 }
