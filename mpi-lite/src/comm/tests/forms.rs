@@ -217,18 +217,39 @@ fn what_a_call_that_is_begun_again_writes_is_not_printed() {
     });
 }
 
-/// The root is ahead by so many calls that the other one takes no turn in any of its own.
 #[test]
 fn who_begins_calls_that_are_over_at_once_serves_others_too() {
+    serves_others(|pair| {
+        Box::new(|| {
+            let mut data = [0u8];
+            pair.scope(|scope| scope.broadcast(&mut data, 1)?.wait().map(drop)).unwrap();
+        })
+    });
+}
+
+#[test]
+fn who_begins_calls_again_that_are_over_at_once_serves_others_too() {
+    serves_others(|pair| {
+        let mut hints = pair.info();
+        hints.set("mpi_assert_strict_persistent_collective_ordering", "true").unwrap();
+        pair.set_info(&hints);
+        let mut again = pair.broadcast_init(vec![0u8], 1).unwrap();
+        Box::new(move || {
+            again.start().unwrap();
+            again.wait().unwrap();
+        })
+    });
+}
+
+/// The root is ahead by so many calls that the other one takes no turn in any of its own, which are made by what `prepare` returns.
+fn serves_others(prepare: impl Fn(&Communicator) -> Box<dyn FnMut() + '_> + Sync) {
     let (ahead, [posted, sent]) = (AtomicU32::new(0), [const { AtomicBool::new(false) }; 2]);
     job(3, |comm| {
         let rank = comm.rank();
         let pair = comm.split((rank < 2).then_some(0), 0).unwrap();
         let mut word = [0u8];
-        let broadcast = || {
-            let (pair, mut data) = (pair.as_ref().unwrap(), [0u8]);
-            pair.scope(|scope| scope.broadcast(&mut data, 1)?.wait().map(drop)).unwrap();
-        };
+        let mut broadcast = pair.as_ref().map(&prepare);
+        let mut broadcast = || broadcast.as_mut().unwrap()();
         match rank {
             0 => {
                 pair.as_ref().unwrap().barrier().unwrap();
