@@ -6,14 +6,34 @@ use std::thread;
 use super::failure::leave;
 use super::*;
 use crate::comm::agreeing::Key;
-use crate::comm::context::About;
+use crate::comm::context::{About, Found, WORLD};
 use crate::op::Op;
+use crate::patience::{PATIENCE, until, watch};
 
 /// Runs `each` as every rank, with two duplicates of the world.
 fn job_with_two(size: u32, threads: bool, each: impl Fn(Communicator, [Communicator; 2]) + Sync) {
     in_threads(size, &Config::default(), threads, |world| {
         let two = [(); 2].map(|()| world.dup().unwrap());
         each(world, two);
+    });
+}
+
+/// Before all others that these tests have, and behind them.
+const FIRST: Key = Key::Call { of: WORLD };
+const LAST: Key = Key::Between { bridge: u32::MAX, tag: 0, leaders: [0; 2] };
+
+/// What this process would find if it agreed on one by itself now.
+fn would_find(comm: &Communicator, key: Key) -> Found {
+    let mut ids = comm.local().lock().contexts.clone();
+    ids.meet(key);
+    About::Places.found(&ids.offer(key, About::Places))
+}
+
+/// Takes turns until all have come to an agreement of this process: it offers its ids in each round from then on.
+fn until_all_have_come(comm: &Communicator) {
+    until("all have come", || {
+        comm.local().lock().turn();
+        would_find(comm, LAST) == Found::NotNow
     });
 }
 
@@ -171,4 +191,83 @@ fn duplicates_that_are_only_begun_do_not_use_ids_up() {
             drop(world.idup().unwrap().wait().unwrap());
         }
     });
+}
+
+#[test]
+fn who_is_alone_takes_turns_while_what_it_agrees_on_with_others_comes_first() {
+    watch("a communicator of who is alone", PATIENCE);
+    const TURNS: i32 = 8;
+    job_with_two(2, false, |world, [comm, _]| {
+        if world.rank() == 1 {
+            // It offers nothing to a later one.
+            world.local().lock().contexts.meet(FIRST);
+            let begun = comm.idup().unwrap();
+            world.recv(&mut [0u8], 0, 0).unwrap();
+            // Each is over by a turn of the other rank.
+            (0..TURNS).for_each(|tag| world.ssend(&[0u8], 0, tag).unwrap());
+            world.local().lock().contexts.leave(FIRST);
+            return begun.wait().unwrap().barrier().unwrap();
+        }
+        let begun = comm.idup().unwrap();
+        until_all_have_come(&world);
+        let mut turns: Vec<_> = (0..TURNS).map(|tag| world.recv_init(vec![0u8], 1, tag)).collect();
+        turns.iter_mut().for_each(|turn| turn.start().unwrap());
+        world.send(&[0u8], 1, 0).unwrap();
+        let alone = world.own();
+        alone.create_group(alone.group(), 0).unwrap();
+        turns.iter_mut().for_each(|turn| _ = turn.wait().unwrap());
+        begun.wait().unwrap().barrier().unwrap();
+    });
+}
+
+/// Others may have heard what was taken.
+#[test]
+fn whoever_loses_an_agreement_offers_to_the_next_one_and_nothing_of_what_it_has_offered() {
+    job_with_two(2, false, |world, [comm, _]| {
+        if world.rank() == 1 {
+            // It offers nothing to a later one.
+            world.local().lock().contexts.meet(FIRST);
+            let begun = comm.idup().unwrap();
+            world.recv(&mut [0u8], 0, 0).unwrap();
+            comm.revoke();
+            return assert_eq!(begun.wait().map(drop), Err(ErrorClass::Revoked));
+        }
+        let begun = comm.idup().unwrap();
+        until_all_have_come(&world);
+        world.send(&[0u8], 1, 0).unwrap();
+        assert_eq!(begun.wait().map(drop), Err(ErrorClass::Revoked));
+        let found = would_find(&world, LAST);
+        assert!(matches!(found, Found::Place(_)), "no place is in its first generation: {found:?}");
+    });
+}
+
+/// Of two that it takes between two groups: its own, and that of its side.
+#[test]
+fn a_begun_duplicate_that_cannot_be_had_leaves_the_one_id_that_was_agreed_upon() {
+    for side_is_last in [false, true] {
+        job(4, |world| {
+            let left = world.rank() < 2;
+            let half = world.split(Some(left.into()), 0).unwrap().unwrap();
+            let between = half.intercomm(0, &world, if left { 2 } else { 0 }, 0).unwrap();
+            // Of what was made of two groups the side has the lower id, of a duplicate the higher one: so are the keys.
+            let comm = if side_is_last { between.dup().unwrap() } else { between };
+            let side = comm.0.side.as_ref().unwrap();
+            let (first, last) = if side_is_last { (&comm, side) } else { (side, &comm) };
+            assert!(first.0.id < last.0.id);
+            let before_last = Key::Begun { of: last.0.id, tag: i32::MIN };
+            world.local().lock().contexts.meet(before_last);
+            let Found::Id(place) = would_find(&world, FIRST) else { panic!("all are of the first generation") };
+            let begun = comm.idup().unwrap();
+            until("the first one is agreed upon", || {
+                world.local().lock().turn();
+                would_find(&world, FIRST) == Found::Id(place + 1)
+            });
+            world.barrier().unwrap();
+            if last.rank() == 0 {
+                last.revoke();
+            }
+            assert_eq!(begun.wait().map(drop), Err(ErrorClass::Revoked));
+            assert_eq!(would_find(&world, FIRST), Found::Place(place));
+        });
+    }
 }
