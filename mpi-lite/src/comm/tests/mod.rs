@@ -16,6 +16,7 @@ mod groups;
 mod handlers;
 mod ids;
 mod in_place;
+mod leaders;
 mod misfits;
 mod modes;
 mod multiple;
