@@ -21,7 +21,7 @@ pub(crate) struct TurnContext {
     pub config: Config,
     pub counters: Counters,
     pub spares: Spares,
-    /// Frames that are lacking of the message of which the last body for a FIFO, in this turn, was a part; `None`: it was none.
+    /// Frames that are lacking of the long message of which the last body for a FIFO, in this turn, was a part; `None`: it was whole messages.
     pub until_whole: Option<usize>,
     /// Turns that are long though they might be short.
     long_turns: u32,
