@@ -86,5 +86,18 @@ fn multiarch() -> String {
 /// Of Debian 12; the shim uses nothing that later versions have dropped.
 const OLDEST: &str = "22.11";
 
-const SOURCES: [&str; 11] =
-    ["shim", "start", "running", "burst", "guard", "steering", "memif", "vhost", "vhost_client", "lives", "removal"];
+const SOURCES: [&str; 13] = [
+    "shim",
+    "start",
+    "running",
+    "burst",
+    "guard",
+    "steering",
+    "memif",
+    "lending",
+    "vhost",
+    "vhost_client",
+    "hear",
+    "lives",
+    "removal",
+];

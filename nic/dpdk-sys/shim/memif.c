@@ -14,6 +14,8 @@
 #define _GNU_SOURCE
 #include "memif.h"
 #include "guard.h"
+#include "hear.h"
+#include "lending.h"
 #include "lives.h"
 #include "own_user.h"
 
@@ -32,7 +34,6 @@
 #include <rte_config.h>
 #include <rte_eal.h>
 #include <rte_interrupts.h>
-#include <rte_memory.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -40,7 +41,6 @@
 static __typeof__(rte_intr_callback_register) *real_register;
 static __typeof__(rte_intr_callback_unregister) *real_unregister;
 static __typeof__(rte_intr_callback_unregister_pending) *real_unregister_pending;
-static __typeof__(rte_memseg_get_fd) *real_get_fd;
 
 /* memif's two handlers, in the order in which they come. */
 #define HANDLERS 2
@@ -120,7 +120,7 @@ static int has_news(const struct socket *socket)
 	return poll(&look, 1, 0) > 0;
 }
 
-static int is_of_memif(const void *code)
+int is_of_memif(const void *code)
 {
 	Dl_info info;
 
@@ -134,20 +134,29 @@ void memif_has(int fd, const void *code)
 		fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/* Memory that it shares, made here or there (22.11: memif_region_init_shm): likewise, and found by its name. */
+/* Memory that it shares, made here or there (22.11: memif_region_init_shm), or the environment's own (eal_legacy_hugepage_init,
+ * get_seg_memfd): likewise, and found by its name. */
+static int is_shared_memory(int folder, const char *number)
+{
+	static const char *const names[] = { "/memfd:memif_region_", "/memfd:nohuge", "/memfd:seg_" };
+	char target[32];
+	ssize_t len = readlinkat(folder, number, target, sizeof(target) - 1);
+
+	target[RTE_MAX(len, 0)] = 0;
+	for (size_t at = 0; at < RTE_DIM(names); at++)
+		if (strncmp(target, names[at], strlen(names[at])) == 0)
+			return 1;
+	return 0;
+}
+
 static void look_after_memory(void)
 {
 	DIR *numbers = opendir("/proc/self/fd");
 	struct dirent *number;
 
-	while (numbers != NULL && (number = readdir(numbers)) != NULL) {
-		static const char name[] = "/memfd:memif_region_";
-		char target[sizeof(name)];
-
-		if (readlinkat(dirfd(numbers), number->d_name, target, sizeof(target)) >= (ssize_t)sizeof(name) - 1 &&
-		    memcmp(target, name, sizeof(name) - 1) == 0)
+	while (numbers != NULL && (number = readdir(numbers)) != NULL)
+		if (is_shared_memory(dirfd(numbers), number->d_name))
 			fcntl(atoi(number->d_name), F_SETFD, FD_CLOEXEC);
-	}
 	if (numbers != NULL)
 		closedir(numbers);
 }
@@ -301,15 +310,6 @@ EXPORT int rte_intr_callback_unregister_pending(const struct rte_intr_handle *ha
 	return result;
 }
 
-/* A client without a copy sends its server the descriptors of all memory, and then closes them, which are the environment's own (22.11:
- * memif_region_init_zc, memif_connect). The next one that connects would send whatever has their numbers by then. So it gets copies. */
-EXPORT int rte_memseg_get_fd(const struct rte_memseg *segment)
-{
-	int fd = real_get_fd(segment);
-
-	return fd >= 0 && is_of_memif(__builtin_return_address(0)) ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : fd;
-}
-
 int memif_up(void)
 {
 	Dl_info info;
@@ -323,10 +323,9 @@ int memif_up(void)
 	real_register = dlsym(eal, "rte_intr_callback_register");
 	real_unregister = dlsym(eal, "rte_intr_callback_unregister");
 	real_unregister_pending = dlsym(eal, "rte_intr_callback_unregister_pending");
-	real_get_fd = dlsym(eal, "rte_memseg_get_fd");
-	if (real_register == NULL || real_unregister == NULL || real_unregister_pending == NULL || real_get_fd == NULL)
+	if (real_register == NULL || real_unregister == NULL || real_unregister_pending == NULL)
 		return -ENOENT;
-	return 0;
+	return lending_up(eal);
 }
 
 void memif_attach_begins(int own_user)
@@ -357,16 +356,62 @@ void memif_start_ends(void)
 	starting = LIVES_ALL;
 }
 
-int memif_dialling(uint16_t port)
+int memif_handled(void)
 {
-	struct socket *socket;
+	return rte_thread_is_intr() && running != NULL ? running->of : -1;
+}
 
-	pthread_mutex_lock(&lock);
+/* A client's socket to its server, if it has one. Under the lock. */
+static const struct socket *client_of(uint16_t port)
+{
+	const struct socket *socket;
+
 	for (socket = sockets; socket != NULL; socket = socket->next)
 		if (socket->of == port && socket->port < 0 && socket->parent == NULL)
 			break;
+	return socket;
+}
+
+int memif_dialling(uint16_t port)
+{
+	int dialling;
+
+	pthread_mutex_lock(&lock);
+	dialling = client_of(port) != NULL;
 	pthread_mutex_unlock(&lock);
-	return socket != NULL;
+	return dialling;
+}
+
+int memif_keep_line(uint16_t port)
+{
+	const struct socket *client;
+	int line = -1;
+
+	if (!lending_is_on(port))
+		return -1;
+	pthread_mutex_lock(&lock);
+	client = client_of(port);
+	if (client != NULL)
+		line = fcntl(rte_intr_fd_get(client->handle), F_DUPFD_CLOEXEC, 0);
+	pthread_mutex_unlock(&lock);
+	return line;
+}
+
+int memif_hang_up(uint16_t port, int line)
+{
+	int64_t give_up = now_ms() + PATIENCE_MS;
+	enum heard heard = GONE;
+	char said;
+
+	if (line < 0)
+		return 1;
+	/* Behind the goodbye, if there was one. */
+	shutdown(line, SHUT_WR);
+	if (lending_has_begun(port))
+		while ((heard = hear(line, &said, 1, give_up)) == HEARD)
+			;
+	close(line);
+	return heard == GONE;
 }
 
 /* Ends one socket. Under the lock, on the interrupt thread: no handler runs. */

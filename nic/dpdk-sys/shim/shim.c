@@ -3,6 +3,7 @@
 #include "shim.h"
 #include "burst.h"
 #include "guard.h"
+#include "lending.h"
 #include "lives.h"
 #include "memif.h"
 #include "removal.h"
@@ -95,6 +96,9 @@ static int plug(const char *bus, const char *name, const char *args)
 	return result > 0 ? -ENODEV : result;
 }
 
+/* Ports that could not be put away: a server that is stopped has their packet buffers. */
+static uint8_t is_kept[RTE_MAX_ETHPORTS];
+
 static int attach(const char *bus, const char *name, const char *args, int pair, uint16_t *port)
 {
 	int result = 0;
@@ -117,7 +121,7 @@ static int attach(const char *bus, const char *name, const char *args, int pair,
 		vhost_client_attach_ends(result == 0 ? *port : -1);
 		if (result != 0)
 			return result;
-	} else if (vhost_client_is_left(*port)) {
+	} else if (is_kept[*port]) {
 		return -EBUSY;
 	}
 	pairs[*port] = pair;
@@ -129,12 +133,14 @@ static int attach(const char *bus, const char *name, const char *args, int pair,
 static int detach(uint16_t port)
 {
 	struct rte_eth_dev_info info;
-	int result = rte_eth_dev_info_get(port, &info);
+	int result = rte_eth_dev_info_get(port, &info), line = memif_keep_line(port);
 
 	removal_unwatch(port);
 	running_end(port, 1);
-	if (!vhost_client_may_go(port))
+	is_kept[port] = !vhost_client_may_go(port) || !memif_hang_up(port, line);
+	if (is_kept[port])
 		return -ETIMEDOUT;
+	lending_end(port);
 	rte_eth_dev_close(port);
 	vhost_client_forget(port);
 	vhost_forget(port);
@@ -236,10 +242,12 @@ static int configure_and_start(uint16_t port, struct sl_port_config *config, voi
 
 static int port_start(uint16_t port, struct sl_port_config *config, void *pool)
 {
-	int result;
+	int result = config->lends ? lending_allow(port, pool) : 0;
 
 	if (config->rx_queues > SL_QUEUES_MAX || config->tx_queues > SL_QUEUES_MAX)
 		return -EINVAL;
+	if (result != 0)
+		return result;
 	result = configure_and_start(port, config, pool);
 	/* Some drivers refuse interrupts when they are configured, others only when they start (ena, bnxt). */
 	if (result != 0 && config->rx_interrupt) {

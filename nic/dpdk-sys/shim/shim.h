@@ -80,6 +80,8 @@ struct sl_port_config {
 	uint16_t tx_descriptors;
 	/* Asked: use receive interrupts. In return: whether there are. */
 	uint8_t rx_interrupt;
+	/* Its peer reads and writes its packet buffers where they are: a memif's client without a copy. */
+	uint8_t lends;
 };
 
 struct sl_link {
@@ -143,6 +145,7 @@ struct sl_dpdk {
 	/* Mbufs of one size; NULL, and the reason in *error. */
 	void *(*pool_create)(const char *name, uint32_t mbufs, uint32_t cache, uint16_t room, int numa_node, int *error);
 	void (*pool_free)(void *pool);
+	/* -EXDEV: it lends its packet buffers, and they are not in one piece. */
 	int (*port_start)(uint16_t port, struct sl_port_config *config, void *pool);
 	int (*port_restart)(uint16_t port);
 	/* Stops a port, which can be started again with other queues. */

@@ -9,14 +9,13 @@
  * It tells the number of its socket by rte_intr_fd_set, which this object defines too. The loader finds ours first (memif.c). */
 #define _GNU_SOURCE
 #include "vhost_client.h"
+#include "hear.h"
 #include "memif.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <rte_config.h>
@@ -34,16 +33,11 @@ struct client {
 	ino_t inode;
 	int fd;
 	uint8_t is_there;
-	/* Its server did not answer. */
-	uint8_t is_left;
 };
 static struct client clients[RTE_MAX_ETHPORTS];
 /* This thread makes a device, which has this socket. */
 static __thread int attaching;
 static __thread struct client attached;
-
-/* As long as a client waits for its server to come (port.rs, PEER_PATIENCE). */
-#define PATIENCE_MS 2500
 
 static int is_still(const struct client *client)
 {
@@ -101,34 +95,6 @@ struct header {
 };
 enum { GET_FEATURES = 1, VERSION = 1 };
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-enum heard { HEARD, GONE, SILENT };
-
-static enum heard hear(int fd, void *into, size_t len, int64_t give_up)
-{
-	for (size_t have = 0; have < len;) {
-		struct pollfd look = { .fd = fd, .events = POLLIN };
-		ssize_t more = recv(fd, (char *)into + have, len - have, MSG_DONTWAIT);
-
-		if (more > 0)
-			have += more;
-		else if (more == 0 || (errno != EAGAIN && errno != EINTR))
-			return GONE;
-		else if (now_ms() >= give_up)
-			return SILENT;
-		else
-			poll(&look, 1, give_up - now_ms());
-	}
-	return HEARD;
-}
-
 /* Asks what changes nothing, and may be asked at any time. Answers come in order, so all that the driver did not wait for come before. */
 static enum heard ask(int fd)
 {
@@ -155,21 +121,13 @@ static enum heard ask(int fd)
 
 int vhost_client_may_go(uint16_t port)
 {
-	struct client *client = &clients[port];
+	const struct client *client = &clients[port];
 
-	if (client->is_left || !is_still(client))
-		return !client->is_left;
-	if (ask(client->fd) != SILENT)
+	if (!is_still(client) || ask(client->fd) != SILENT)
 		return 1;
-	client->is_left = 1;
 	/* All that it will read, once it goes on, is our end. */
 	shutdown(client->fd, SHUT_WR);
 	return 0;
-}
-
-int vhost_client_is_left(uint16_t port)
-{
-	return clients[port].is_left;
 }
 
 void vhost_client_forget(uint16_t port)

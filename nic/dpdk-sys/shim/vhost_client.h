@@ -14,8 +14,6 @@ void vhost_client_attach_ends(int port);
 /* Whether the port may be closed: its server answers or is gone, or it has none. 0: the server is stopped, and writes to our memory when it
  * goes on. Waits for the answer, and for a limited time. */
 int vhost_client_may_go(uint16_t port);
-/* That was answered 0 once. */
-int vhost_client_is_left(uint16_t port);
 /* The port is closed. */
 void vhost_client_forget(uint16_t port);
 

@@ -52,6 +52,7 @@ pub struct sl_port_config {
     pub rx_descriptors: u16,
     pub tx_descriptors: u16,
     pub rx_interrupt: u8,
+    pub lends: u8,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -85,9 +85,11 @@ impl Device {
                 let mtu = mtu(MTU_DEFAULT);
                 let slots = ring(mtu);
                 let file = place.contains('/');
-                refuse_in_a_pair(&["mac=", "secret="])?;
+                refuse_in_a_pair(&["mac=", "secret=", ZERO_COPY])?;
+                // A server copies in any case (22.11: memif_create).
+                let lends = is_pair && !server && !others.iter().any(|option| option.starts_with(ZERO_COPY));
                 let args = format!(
-                    "role={},id={},bsize={},rsize={},socket={place},socket-abstract={}",
+                    "role={},id={},bsize={},rsize={},socket={place},socket-abstract={}{}",
                     if server { "server" } else { "client" },
                     // Ends that are not opened alike never find each other, before one of them takes the other's frames for
                     // something else.
@@ -95,6 +97,7 @@ impl Device {
                     buffer(mtu),
                     slots.ilog2(),
                     if file { "no" } else { "yes" },
+                    if lends { ",zero-copy=yes" } else { "" },
                 );
                 Ok(Self {
                     id: config.device.clone(),
@@ -217,11 +220,10 @@ impl Device {
         self.id != self.name || self.args == other.args
     }
 
-    /// A memif's client that lends its own buffers. Its driver does, or refuses to make it (22.11: rte_eth_memif.c, memif_set_zc). Only who
-    /// asks for it has it: frames that the server has not read go with a client that closes, and buffers that are not in the first pages of the
-    /// first memory node end a server that reads them (eth_memif_tx_zc: "FIXME: get region index").
+    /// A memif's client whose peer reads and writes its packet buffers where they are. A pair's is one unless it is asked not to be; others, whose
+    /// frames that the server has not read yet may go with them, only where they are asked.
     pub fn is_zero_copy(&self) -> bool {
-        let is_asked_for = || self.args.split(',').any(|arg| arg == "zero-copy=yes");
+        let is_asked_for = || self.args.split(',').any(|arg| arg.strip_prefix(ZERO_COPY) == Some("yes"));
         // Of a server it means nothing (memif_create).
         self.name.starts_with("net_memif") && self.wire == Wire::PairClient && is_asked_for()
     }
@@ -229,6 +231,16 @@ impl Device {
     /// Its server has answered when it is made, and is gone when its link is down.
     pub fn is_vhost_client(&self) -> bool {
         self.id != self.name && self.name.starts_with("net_virtio_user")
+    }
+
+    /// The same, whose peer gets copies.
+    pub fn with_copies(&self) -> Self {
+        Self { args: self.args.replace(",zero-copy=yes", ""), ..self.clone() }
+    }
+
+    /// Its peer reads and writes its packet buffers where they are.
+    pub fn lends_frames(&self) -> bool {
+        self.is_vhost_client() || self.is_zero_copy()
     }
 
     /// Its peer's end is known only by a look at the link: nothing tells a pair's virtio-user client.
@@ -343,6 +355,8 @@ const CARD_ROOM_MAX: u16 = 1 << 15;
 const AROUND: u16 = 14 + 4 + 4;
 /// A cache line.
 const LINE: u16 = 64;
+/// memif's option.
+const ZERO_COPY: &str = "zero-copy=";
 /// unix(7), without the zero behind it.
 const SOCKET_NAME_MAX: usize = 107;
 
@@ -373,10 +387,15 @@ mod tests {
         let server = read("memif:job,server");
         assert_eq!(server.name, "net_memif_sl7");
         assert_eq!(server.args, "role=server,id=1500,bsize=1536,rsize=8,socket=job,socket-abstract=yes");
-        assert_eq!((server.socket, server.wire, server.is_pair), (None, Wire::PairServer, true));
+        assert_eq!((&server.socket, server.wire, server.is_pair), (&None, Wire::PairServer, true));
         let client = read("memif:/run/x.sock,secret=abc");
-        assert!(client.args.ends_with("socket=/run/x.sock,socket-abstract=no,secret=abc"), "{}", client.args);
-        assert!(client.socket.is_none());
+        assert!(
+            client.args.ends_with("socket=/run/x.sock,socket-abstract=no,zero-copy=yes,secret=abc"),
+            "{}",
+            client.args
+        );
+        assert!(client.socket.is_none() && client.is_zero_copy() && !client.with_copies().is_zero_copy());
+        assert!(!server.is_zero_copy() && !read("memif:job,zero-copy=no").is_zero_copy());
         for lossy in
             [Config { lossy: true, ..Config::new("memif:job") }, Config { shared: true, ..Config::new("memif:job") }]
         {

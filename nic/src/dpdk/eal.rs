@@ -58,13 +58,12 @@ fn start(card: Option<&Device>, hugepages: bool, extra: Option<&str>) -> Result<
     let mut arguments: Vec<String> =
         ["sidelane", "--no-telemetry", "--file-prefix", &prefix].map(str::to_owned).to_vec();
     arguments.extend(["--lcores".to_owned(), format!("0@({})", allowed_cores())]);
-    let memory: &[&str] = if hugepages {
-        // One file, since memif's zero-copy and virtio_user hand file descriptors of memory to the other side.
-        &["--in-memory", "--single-file-segments", "-m", HUGE_MIB]
-    } else {
-        &["--no-huge", "--no-shconf", "-m", NO_HUGE_MIB]
-    };
+    let memory: &[&str] =
+        if hugepages { &["--in-memory", "-m", HUGE_MIB] } else { &["--no-huge", "--no-shconf", "-m", NO_HUGE_MIB] };
     arguments.extend(memory.iter().map(|word| (*word).to_owned()));
+    // memif without a copy and virtio_user hand descriptors of memory to the other side. Without hugepages it is in one file anyway
+    // (eal_legacy_hugepage_init), but memif's driver does not hear of it (memif_set_zc).
+    arguments.push("--single-file-segments".to_owned());
     if let Some(card) = card {
         // On the list from the start, since what it is bound to decides about the kind of addresses.
         arguments.extend(["-a".to_owned(), allowed_card(card)]);

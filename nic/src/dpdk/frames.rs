@@ -240,7 +240,7 @@ impl TxBatch {
     /// Frames of the port's pool. They start on a cache line, header first: a small frame is one line, and no more than that moves
     /// to the other core.
     pub fn new(port: &Port, cache: CacheNumber) -> Self {
-        Self::with_room(port.shim, cache, port.pool().room(), port.device.is_vhost_client())
+        Self::with_room(port.shim, cache, port.pool().room(), port.device.lends_frames())
     }
 
     fn with_room(shim: Shim, cache: CacheNumber, room: usize, read_in_place: bool) -> Self {

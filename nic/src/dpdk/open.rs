@@ -87,6 +87,12 @@ pub enum OpenError {
         /// Where, on a machine with several nodes.
         node: Option<u32>,
     },
+    /// There are hugepages of several sizes, and its packet buffers are in more than one.
+    #[error(
+        "the packet buffers of {0} are in several pieces of memory, which its server can't be lent: leave out `zero-copy=yes`, or have \
+         hugepages of one size only"
+    )]
+    InPieces(String),
     /// What DPDK has for a process without hugepages is used up.
     #[error(
         "the packet buffers of {device} take {mib} MiB, and all devices of a process have {} MiB without hugepages: have some before \

@@ -54,7 +54,7 @@ pub struct Port {
 
 impl Port {
     /// Makes the device and starts its port.
-    pub fn open(eal: Eal, device: Device, shared: bool, claim: Option<Claim>) -> Result<Self, OpenError> {
+    pub fn open(eal: Eal, mut device: Device, shared: bool, claim: Option<Claim>) -> Result<Self, OpenError> {
         if let Some(socket) = &device.socket {
             make_way(socket)?;
         }
@@ -74,6 +74,10 @@ impl Port {
                         return Ok(port);
                     }
                     Refused::at("meeting its server")(io::ErrorKind::NotConnected.into())
+                }
+                Err(refused) if refused.is_for_lending() && device.is_pair => {
+                    device = device.with_copies();
+                    continue;
                 }
                 Err(refused) => refused,
             };
@@ -321,6 +325,7 @@ impl Start<'_> {
             rx_descriptors: self.device.descriptors,
             tx_descriptors: self.device.descriptors,
             rx_interrupt: interrupt.into(),
+            lends: self.device.is_zero_copy().into(),
         };
         self.shim.port_start(self.number, self.pool, asked)
     }

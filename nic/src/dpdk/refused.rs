@@ -33,6 +33,11 @@ impl Refused {
         move |error| Self { step, error, lacks: None, log: String::new() }
     }
 
+    /// Its packet buffers are not in one piece, as they have to be where they are lent.
+    pub fn is_for_lending(&self) -> bool {
+        self.error.raw_os_error() == Some(libc::EXDEV)
+    }
+
     /// In words, with DPDK's own and what would help.
     pub fn told(self, device: &Device, eal: Eal) -> OpenError {
         let name = || device.name.clone();
@@ -59,6 +64,9 @@ impl Refused {
             && let Some(Err(lacks)) = Card::find(&device.name).as_ref().map(pci::require_driver)
         {
             return lacks;
+        }
+        if self.is_for_lending() {
+            return OpenError::InPieces(device.name.clone());
         }
         if device.wire == Wire::PairClient {
             // Or DPDK did not get as far as asking: it does not know an option, for one.

@@ -1,6 +1,7 @@
 //! What makes a pair of the `dpdk` driver reliable, where a memif by itself is not: two processes, of which one ends. Where
 //! there is no libdpdk, each test says so and passes.
 
+mod hugepages;
 #[path = "../libdpdk/mod.rs"]
 mod libdpdk;
 #[path = "../other/mod.rs"]
@@ -27,6 +28,8 @@ const DEVICE: &str = "SIDELANE_TEST_DEVICE";
 const PEER: &str = "SIDELANE_TEST_PEER";
 /// How many frames it sends.
 const FRAMES: &str = "SIDELANE_TEST_FRAMES";
+/// How long they may be, if it is said.
+const MTU: &str = "SIDELANE_TEST_MTU";
 
 #[test]
 #[ignore = "the other side of a test"]
@@ -67,14 +70,14 @@ fn other_side_in_c() {
     other_side();
 }
 
-/// Each of these with either kind.
-fn both<T: Copy>(of: [T; 2]) -> impl Iterator<Item = (Kind, T)> {
+/// Each of these with each kind.
+fn each<T: Copy>(of: [T; 2]) -> impl Iterator<Item = (Kind, T)> {
     Kind::ALL.into_iter().flat_map(move |kind| of.map(|each| (kind, each)))
 }
 
 #[test]
 fn what_was_sent_before_a_close_arrives() {
-    for (kind, (name, here, there)) in both([("closing-client", ",server", ""), ("closing-server", "", ",server")]) {
+    for (kind, (name, here, there)) in each([("closing-client", ",server", ""), ("closing-server", "", ",server")]) {
         // As many as the ring takes, of which none was received.
         let Some(mut stage) = Stage::new(kind, name, here, there, RING) else { return };
         stage.other.say("close");
@@ -85,7 +88,7 @@ fn what_was_sent_before_a_close_arrives() {
 
 #[test]
 fn what_a_full_ring_did_not_take_before_a_close_arrives() {
-    for (kind, (name, here, there)) in both([("full-client", ",server", ""), ("full-server", "", ",server")]) {
+    for (kind, (name, here, there)) in each([("full-client", ",server", ""), ("full-server", "", ",server")]) {
         let Some(mut stage) = Stage::new(kind, name, here, there, RING + 30) else { return };
         stage.other.say("close");
         stage.expect_all(RING + 30);
@@ -95,7 +98,7 @@ fn what_a_full_ring_did_not_take_before_a_close_arrives() {
 
 #[test]
 fn what_was_sent_before_a_kill_arrives() {
-    for (kind, (name, here, there)) in both([("killed-client", ",server", ""), ("killed-server", "", ",server")]) {
+    for (kind, (name, here, there)) in each([("killed-client", ",server", ""), ("killed-server", "", ",server")]) {
         let Some(mut stage) = Stage::new(kind, name, here, there, RING) else { return };
         stage.other.kill();
         stage.expect_all(RING);
@@ -104,7 +107,7 @@ fn what_was_sent_before_a_kill_arrives() {
 
 #[test]
 fn a_program_that_a_killed_one_had_started_keeps_none_of_its_ends_open() {
-    for (kind, (name, here, there)) in both([("parent-client", ",server", ""), ("parent-server", "", ",server")]) {
+    for (kind, (name, here, there)) in each([("parent-client", ",server", ""), ("parent-server", "", ",server")]) {
         let Some(mut stage) = Stage::new(kind, name, here, there, RING) else { return };
         stage.other.say("start");
         stage.other.heard("started");
@@ -291,7 +294,7 @@ fn what_would_make_a_pair_lossy_is_refused() {
     if libdpdk::is_missing() {
         return;
     }
-    let of_memif = ["zero-copy=yes", "bsize=512", "rsize=10", "id=5"].map(|option| (Kind::Memif, option));
+    let of_memif = ["owner-uid=1", "bsize=512", "rsize=10", "id=5"].map(|option| (Kind::Memif, option));
     let of_vhost = ["packed_vq=1", "queue_size=64", "client=1", "secret=x"].map(|option| (Kind::Vhost, option));
     for (kind, option) in of_memif.into_iter().chain(of_vhost) {
         let error =

@@ -7,23 +7,29 @@ use sidelane_nic::time::Duration;
 use sidelane_nic::{Link, LinkAddr, Nic, TxSlot};
 
 use crate::other::Other;
-use crate::{DEVICE, FRAMES, PEER, libdpdk};
+use crate::{DEVICE, FRAMES, MTU, PEER, libdpdk};
 
 /// What a pair is of.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     Memif,
+    /// Whose client does not lend its packet buffers.
+    MemifWithCopies,
     Vhost,
 }
 
 impl Kind {
-    pub const ALL: [Self; 2] = [Self::Memif, Self::Vhost];
+    pub const ALL: [Self; 3] = [Self::Memif, Self::MemifWithCopies, Self::Vhost];
+    /// Those whose client's memory its server reads and writes.
+    pub const LENDING: [Self; 2] = [Self::Memif, Self::Vhost];
 
     /// A place where two of ours meet.
     pub fn device(self, name: &str) -> String {
         let name = format!("sidelane-pair-{name}-{}", std::process::id());
         match self {
             Self::Memif => format!("memif:{name}"),
+            // A server does not mind.
+            Self::MemifWithCopies => format!("memif:{name},zero-copy=no"),
             Self::Vhost => format!("vhost:{}", std::env::temp_dir().join(name).display()),
         }
     }
@@ -109,7 +115,8 @@ pub fn open(device: &str, own: &str, peer: LinkAddr) -> (Pair, Link) {
     } else {
         format!("{device},mac={}", own.split('/').next().unwrap())
     };
-    let mut pair = Pair::open(&Config::new(device)).unwrap();
+    let mtu = std::env::var(MTU).ok().map(|mtu| mtu.parse().unwrap());
+    let mut pair = Pair::open(&Config { mtu, ..Config::new(device) }).unwrap();
     let link = pair.link(peer).unwrap();
     (pair, link)
 }

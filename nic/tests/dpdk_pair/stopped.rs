@@ -1,4 +1,4 @@
-//! vhost's server is stopped for a while, or turns its client away: opening and closing end in time.
+//! A server is stopped for a while, or turns its client away: opening and closing end in time.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -49,25 +49,27 @@ fn who_opens_to_a_stopped_server_is_told_so_and_is_in_nobodys_way() {
 
 #[test]
 fn who_closes_while_its_server_is_stopped_ends_in_time_and_what_it_sent_arrives() {
-    let Some(mut stage) = Stage::new(Kind::Vhost, "stopped-closing", "", ",server", 0) else { return };
-    watch("closing", 2 * IN_TIME);
-    send(&mut stage.pair, stage.link, 7);
-    stage.pair.flush();
-    stage.other.stop();
-    drop(stage.pair);
-    // Others send meanwhile, in its memory if that were free.
-    let device = Kind::Memif.device("after-stopped");
-    let (mut here, link) = open(&format!("{device},server"), HERE, THERE.parse().unwrap());
-    let (mut there, _) = open(&device, THERE, HERE.parse().unwrap());
-    for number in 100..1000 {
-        send(&mut here, link, number);
-        here.flush();
-        assert_eq!(receive(&mut there), number);
+    for kind in Kind::LENDING {
+        let Some(mut stage) = Stage::new(kind, "stopped-closing", "", ",server", 0) else { return };
+        watch("closing", 2 * IN_TIME);
+        send(&mut stage.pair, stage.link, 7);
+        stage.pair.flush();
+        stage.other.stop();
+        drop(stage.pair);
+        // Others send meanwhile, in its memory if that were free.
+        let device = Kind::Memif.device("after-stopped");
+        let (mut here, link) = open(&format!("{device},server"), HERE, THERE.parse().unwrap());
+        let (mut there, _) = open(&device, THERE, HERE.parse().unwrap());
+        for number in 100..1000 {
+            send(&mut here, link, number);
+            here.flush();
+            assert_eq!(receive(&mut there), number);
+        }
+        stage.other.go_on();
+        stage.other.say("listen");
+        stage.other.heard("heard 7");
+        stage.other.ended();
     }
-    stage.other.go_on();
-    stage.other.say("listen");
-    stage.other.heard("heard 7");
-    stage.other.ended();
 }
 
 /// DPDK's virtio-user does not close what it made where the server does not answer.
