@@ -17,10 +17,14 @@ pub fn to_write<T>(at: *const T) {
 #[inline]
 fn ask<const TO_WRITE: bool>(at: *const i8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
-        if TO_WRITE { _mm_prefetch::<_MM_HINT_ET0>(at) } else { _mm_prefetch::<_MM_HINT_T0>(at) }
+    if TO_WRITE {
+        // Compilers make it a prefetch to read where not every processor that they compile for has it. It does nothing on those that do not.
+        // SAFETY: a hint, whatever the address.
+        unsafe { std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly)) };
+    } else {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;

@@ -90,20 +90,21 @@ fn asked_late(name: &str, here: &str, there: &str) {
     if libdpdk::is_missing() {
         return;
     }
-    let name = format!("memif:sidelane-{name}-{}", std::process::id());
-    let mut other = start(&format!("{name}{there}"), 1, "close");
-    let mut nic = open(&format!("{name}{here}"), HERE).unwrap();
-    let link = nic.link(THERE.parse().unwrap()).unwrap();
-    let (mut frames, mut met, give_up) = (0, Met::default(), nic.now() + PATIENCE);
-    while other.try_wait().unwrap().is_none() {
-        assert!(nic.now() < give_up, "the other side does not end");
-        frames += turn(&mut nic, link, &mut met);
-    }
-    assert!(frames > 0);
-    let give_up = nic.now() + PATIENCE;
-    while !nic.is_gone(link) {
-        assert!(nic.now() < give_up, "its end was not noticed");
-        turn(&mut nic, link, &mut met);
+    for name in devices(name) {
+        let mut other = start(&format!("{name}{there}"), 1, "close");
+        let mut nic = open(&format!("{name}{here}"), HERE).unwrap();
+        let link = nic.link(THERE.parse().unwrap()).unwrap();
+        let (mut frames, mut met, give_up) = (0, Met::default(), nic.now() + PATIENCE);
+        while other.try_wait().unwrap().is_none() {
+            assert!(nic.now() < give_up, "the other side does not end");
+            frames += turn(&mut nic, link, &mut met);
+        }
+        assert!(frames > 0);
+        let give_up = nic.now() + PATIENCE;
+        while !nic.is_gone(link) {
+            assert!(nic.now() < give_up, "its end was not noticed");
+            turn(&mut nic, link, &mut met);
+        }
     }
 }
 
@@ -112,31 +113,32 @@ fn killed(name: &str, here: &str, there: &str) {
     if libdpdk::is_missing() {
         return;
     }
-    let name = format!("memif:sidelane-{name}-{}", std::process::id());
-    for _ in 0..4 {
-        let mut other = start(&format!("{name}{there}"), 1_000_000, "close");
-        let mut nic = open(&format!("{name}{here}"), HERE).unwrap();
-        let link = nic.link(THERE.parse().unwrap()).unwrap();
-        let give_up = nic.now() + PATIENCE;
-        let (mut frames, mut met) = (0, Met::default());
-        while frames < FRAMES / 2 {
-            assert!(nic.now() < give_up, "only {frames} frames came");
-            frames += turn(&mut nic, link, &mut met);
+    for name in devices(name) {
+        for _ in 0..4 {
+            let mut other = start(&format!("{name}{there}"), 1_000_000, "close");
+            let mut nic = open(&format!("{name}{here}"), HERE).unwrap();
+            let link = nic.link(THERE.parse().unwrap()).unwrap();
+            let give_up = nic.now() + PATIENCE;
+            let (mut frames, mut met) = (0, Met::default());
+            while frames < FRAMES / 2 {
+                assert!(nic.now() < give_up, "only {frames} frames came");
+                frames += turn(&mut nic, link, &mut met);
+            }
+            // By another thread, since this one stays at its bursts.
+            let killer = std::thread::spawn(move || {
+                other.kill().unwrap();
+                other.wait().unwrap();
+            });
+            let give_up = nic.now() + PATIENCE;
+            while !nic.is_gone(link) {
+                turn(&mut nic, link, &mut met);
+                assert!(nic.now() < give_up, "its end was not noticed");
+            }
+            for _ in 0..1_000 {
+                turn(&mut nic, link, &mut met);
+            }
+            killer.join().unwrap();
         }
-        // By another thread, since this one stays at its bursts.
-        let killer = std::thread::spawn(move || {
-            other.kill().unwrap();
-            other.wait().unwrap();
-        });
-        let give_up = nic.now() + PATIENCE;
-        while !nic.is_gone(link) {
-            turn(&mut nic, link, &mut met);
-            assert!(nic.now() < give_up, "its end was not noticed");
-        }
-        for _ in 0..1_000 {
-            turn(&mut nic, link, &mut met);
-        }
-        killer.join().unwrap();
     }
 }
 
@@ -145,28 +147,34 @@ fn ended(name: &str, here: &str, there: &str, end: &str) {
     if libdpdk::is_missing() {
         return;
     }
-    let name = format!("memif:sidelane-{name}-{}", std::process::id());
-    let mut other = start(&format!("{name}{there}"), TURNS, end);
-    // Not how often an end was seen: a server that was not scheduled meanwhile finds the next client in the place of the last one.
-    let (mut met, mut last_met) = (Met::default(), clock::monotonic());
-    while other.try_wait().unwrap().is_none() {
-        // A client finds nobody when the other side is done.
-        let Ok(mut nic) = open(&format!("{name}{here}"), HERE) else {
-            assert!(clock::monotonic() < last_met + PATIENCE, "the other side neither comes nor ends");
-            continue;
-        };
-        last_met = nic.now();
-        let link = nic.link(THERE.parse().unwrap()).unwrap();
-        let give_up = nic.now() + PATIENCE;
-        while !nic.is_gone(link) && other.try_wait().unwrap().is_none() {
-            assert!(nic.now() < give_up, "its end was not noticed");
-            for _ in 0..100 {
-                turn(&mut nic, link, &mut met);
+    for name in devices(name) {
+        let mut other = start(&format!("{name}{there}"), TURNS, end);
+        // Not how often an end was seen: a server that was not scheduled meanwhile finds the next client in the place of the last one.
+        let (mut met, mut last_met) = (Met::default(), clock::monotonic());
+        while other.try_wait().unwrap().is_none() {
+            // A client finds nobody when the other side is done.
+            let Ok(mut nic) = open(&format!("{name}{here}"), HERE) else {
+                assert!(clock::monotonic() < last_met + PATIENCE, "the other side neither comes nor ends");
+                continue;
+            };
+            last_met = nic.now();
+            let link = nic.link(THERE.parse().unwrap()).unwrap();
+            let give_up = nic.now() + PATIENCE;
+            while !nic.is_gone(link) && other.try_wait().unwrap().is_none() {
+                assert!(nic.now() < give_up, "its end was not noticed");
+                for _ in 0..100 {
+                    turn(&mut nic, link, &mut met);
+                }
             }
         }
+        assert!(other.wait().unwrap().success());
+        assert_eq!(met.lives.len(), TURNS, "{:?}", met.lives);
     }
-    assert!(other.wait().unwrap().success());
-    assert_eq!(met.lives.len(), TURNS, "{:?}", met.lives);
+}
+
+/// A place where two of ours meet: of a client that copies frames, and of one that lends them. To a server that says nothing.
+fn devices(name: &str) -> [String; 2] {
+    ["no", "yes"].map(|lends| format!("memif:sidelane-{name}-{},zero-copy={lends}", std::process::id()))
 }
 
 /// The other side's lives of which frames have come, by their numbers.

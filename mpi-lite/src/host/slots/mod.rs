@@ -159,7 +159,8 @@ impl Slots {
     fn write_head(&self, what: What, len: u64) {
         let at = self.head_at(self.ground.me);
         let later = self.places.head(self.ground.me, self.call.wrapping_add(AHEAD));
-        prefetch::to_write(self.ground.shared.start().as_ptr().wrapping_add(later));
+        // To be written; but asked for so, it is away from who reads its neighbour (bench/NOTES.md, Collectives).
+        prefetch::to_read(self.ground.shared.start().as_ptr().wrapping_add(later));
         self.ground.shared.write(at + WHAT, &what.to_bytes());
         self.ground.shared.write(at + LEN, &len.to_ne_bytes());
     }
