@@ -400,16 +400,16 @@ int memif_keep_line(uint16_t port)
 int memif_hang_up(uint16_t port, int line)
 {
 	int64_t give_up = now_ms() + PATIENCE_MS;
-	enum heard heard = GONE;
+	enum heard heard = lending_has_begun(port) ? HEARD : GONE;
 	char said;
 
 	if (line < 0)
 		return 1;
 	/* Behind the goodbye, if there was one. */
 	shutdown(line, SHUT_WR);
-	if (lending_has_begun(port))
-		while ((heard = hear(line, &said, 1, give_up)) == HEARD)
-			;
+	/* It may say much, and is gone when it hangs up. */
+	while (heard == HEARD && now_ms() < give_up)
+		heard = hear(line, &said, 1, give_up);
 	close(line);
 	return heard == GONE;
 }
