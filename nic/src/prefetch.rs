@@ -5,26 +5,24 @@
 /// Asks for the line at `at`, to be read.
 #[inline]
 pub fn to_read<T>(at: *const T) {
-    ask::<false>(at.cast());
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 /// Asks for the line at `at`, to be written: whoever has read it has to give it up, which takes as long as many calls.
 #[inline]
 pub fn to_write<T>(at: *const T) {
-    ask::<true>(at.cast());
-}
-
-#[inline]
-fn ask<const TO_WRITE: bool>(at: *const i8) {
+    // The intrinsic becomes a prefetch to read where not every processor that is compiled for has this one. It does nothing on those without.
     #[cfg(target_arch = "x86_64")]
-    if TO_WRITE {
-        // Compilers make it a prefetch to read where not every processor that they compile for has it. It does nothing on those that do not.
-        // SAFETY: a hint, whatever the address.
-        unsafe { std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly)) };
-    } else {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: as above.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
+    // SAFETY: a hint, whatever the address.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;

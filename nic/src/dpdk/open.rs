@@ -87,10 +87,10 @@ pub enum OpenError {
         /// Where, on a machine with several nodes.
         node: Option<u32>,
     },
-    /// There are hugepages of several sizes, and its packet buffers are in more than one.
+    /// Its packet buffers are in hugepages of several sizes, or behind more than 4 GiB of other devices'.
     #[error(
-        "the packet buffers of {0} are in several pieces of memory, which its server can't be lent: leave out `zero-copy=yes`, or have \
-         hugepages of one size only"
+        "the packet buffers of {0} are not in one piece of 4 GiB of memory at most, and so its server can't be lent them: leave out \
+         `zero-copy=yes`, or have hugepages of one size, and this device first"
     )]
     InPieces(String),
     /// What DPDK has for a process without hugepages is used up.
