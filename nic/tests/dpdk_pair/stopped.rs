@@ -47,6 +47,32 @@ fn who_opens_to_a_stopped_server_is_told_so_and_is_in_nobodys_way() {
     server.ended();
 }
 
+/// Its connection waits in the server's queue, and nothing was lent yet.
+#[test]
+fn who_opens_to_a_stopped_memif_is_told_and_nothing_of_it_is_left() {
+    let _turn = alone();
+    if libdpdk::is_missing() {
+        return;
+    }
+    watch("opening", 2 * IN_TIME);
+    let client = Config::new(Kind::Memif.device("stopped-memif"));
+    let mut server = start(&format!("{},server", client.device), 0, HERE.parse().unwrap());
+    server.heard("open");
+    server.stop();
+    let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    // What DPDK has for good it has after the first.
+    let counts = [(); 2].map(|()| {
+        let error = Pair::open(&client).map(drop).unwrap_err();
+        assert!(matches!(error, OpenError::NobodyThere { .. }), "{error}");
+        count()
+    });
+    assert_eq!(counts[0], counts[1]);
+    server.go_on();
+    Pair::open(&client).expect("it goes on, and those who came before are gone");
+    server.say("close");
+    server.ended();
+}
+
 #[test]
 fn who_closes_while_its_server_is_stopped_ends_in_time_and_what_it_sent_arrives() {
     for kind in Kind::LENDING {
