@@ -291,8 +291,8 @@ const TPACKET_V2: i32 = 1;
 const LARGE_PAYLOAD_MAX: usize = 65_408;
 const IP_TCP_LEN: usize = 40;
 
-/// 64 super-packets of 17 pages: 4 MiB. Twice as many ran at 66 Gbit/s instead of 74.
-const RX_LARGE: usize = 64;
+/// 24 super-packets of 17 pages: 1.6 MiB, which the second-level cache holds (`bench/NOTES.md` 78).
+const RX_LARGE: usize = 24;
 /// Most memory of a ring that still makes good use of the second-level cache.
 const RING_BYTES_MAX: usize = 4 << 20;
 /// Fewer frames than a few peers send in one burst each would drop in normal operation.

@@ -17,7 +17,7 @@ use crate::seal::Job;
 use crate::send_fifo::{SendFifo, Span};
 use crate::spares::Spares;
 use crate::timers::Timer;
-use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, PLAIN_LEN, PlainHeader, Seq, Tokens, flags};
+use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, PLAIN_LEN, PlainHeader, Seq, Tokens, flags, is_operations};
 
 impl Conn {
     /// Takes in a Data, Ack or Ping frame of a driver that loses, reorders or alters.
@@ -30,7 +30,7 @@ impl Conn {
         taker: Taker<'_>,
     ) -> Result<(), Reject> {
         let mut placed = false;
-        self.admit(turn, header.epoch, |conn| conn.is_whole(header, frame, &mut placed))?;
+        self.admit(turn, header.epoch, |conn, turn| conn.is_whole(turn, header, frame, &mut placed))?;
         if !turn.was_away && self.can_wait(header) {
             // A frame that was overtaken knows less. Its credit may even be so old that it seems to lie ahead.
             let newer = self.noted.map_or(1, |noted| header.ack.since(noted.ack));
@@ -153,7 +153,7 @@ impl Conn {
         frame: &[u8],
         taker: Taker<'_>,
     ) -> Result<(), Reject> {
-        self.admit(turn, header.epoch, |_| true)?;
+        self.admit(turn, header.epoch, |_, _| true)?;
         self.raise_limit(header.credit);
         if header.kind == Kind::Data {
             match self.take_in(turn, &frame[PLAIN_LEN..], true, taker) {
@@ -256,7 +256,7 @@ impl Conn {
         &mut self,
         turn: &mut TurnContext,
         epoch: u16,
-        is_whole: impl FnOnce(&mut Self) -> bool,
+        is_whole: impl FnOnce(&mut Self, &mut TurnContext) -> bool,
     ) -> Result<(), Reject> {
         if seldom(epoch != self.keys.own as u16) {
             return Err(Reject::Epoch);
@@ -264,7 +264,7 @@ impl Conn {
         if seldom(matches!(self.phase, Phase::Connecting { .. } | Phase::Gone)) {
             return Err(Reject::NoPeer);
         }
-        if seldom(!is_whole(self)) {
+        if seldom(!is_whole(self, turn)) {
             return Err(Reject::Check);
         }
         self.heard_at = turn.now;
@@ -274,24 +274,31 @@ impl Conn {
         Ok(())
     }
 
-    /// True if a frame is as its sender wrote it. The bytes of one that continues a message are copied with the same look at them, which
-    /// `placed` then tells. Where to is this side's state alone: the end of what has arrived of the message, if it is the frame's turn.
+    /// True if a frame is as its sender wrote it. The bytes of one that continues a message, or a put, are copied with the same look at
+    /// them, which `placed` then tells. Where to is this side's state alone: behind what has arrived of it, if it is the frame's turn.
     /// They count once the frame is taken in; those of a frame that is refused are written over by the true one.
     #[inline]
-    fn is_whole(&mut self, header: &Header, frame: &[u8], placed: &mut bool) -> bool {
+    fn is_whole(&mut self, turn: &mut TurnContext, header: &Header, frame: &[u8], placed: &mut bool) -> bool {
         // A frame with a tag was opened before it came here.
         if seldom(self.keys.tag != 0) {
             return true;
         }
         if frame.len() >= PLACED_MIN && header.kind == Kind::Data && self.reorder.turn(header.seq) == Turn::Now {
-            return self.is_whole_placing(frame, placed);
+            return self.is_whole_placing(turn, frame, placed);
         }
         self.keys.check_in.holds(frame)
     }
 
     #[inline(never)]
-    fn is_whole_placing(&mut self, frame: &[u8], placed: &mut bool) -> bool {
-        let Some(place) = self.inbox.place(&frame[FULL_LEN..]) else { return self.keys.check_in.holds(frame) };
+    fn is_whole_placing(&mut self, turn: &mut TurnContext, frame: &[u8], placed: &mut bool) -> bool {
+        let body = &frame[FULL_LEN..];
+        let place = if is_operations(body) {
+            let one_sided = self.one_sided.as_ref();
+            one_sided.and_then(|one_sided| one_sided.place(&mut turn.rma.regions, self.id, body))
+        } else {
+            self.inbox.place(body)
+        };
+        let Some(place) = place else { return self.keys.check_in.holds(frame) };
         *placed = true;
         self.keys.check_in.holds_copying(frame, place)
     }
@@ -370,13 +377,11 @@ impl Conn {
     ) -> Result<(), Reject> {
         match self.reorder.turn(seq) {
             Turn::Now => {
-                let mut may_grant = true;
-                if seldom(placed) {
-                    self.inbox.accept_placed(body)?;
-                    turn.until_whole = Some(self.inbox.lacking(body.len()));
+                let mut may_grant = if seldom(placed) {
+                    self.take_in_placed(turn, body)?
                 } else {
-                    may_grant = self.take_in(turn, body, false, taker)?;
-                }
+                    self.take_in(turn, body, false, taker)?
+                };
                 if seldom(self.reorder.has_gap()) {
                     self.close_gap(turn);
                     may_grant = true;

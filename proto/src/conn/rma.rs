@@ -261,6 +261,18 @@ impl Conn {
         Ok(may_grant)
     }
 
+    /// As [`Self::take_in`], of a body whose bytes are in their place.
+    #[inline]
+    pub(super) fn take_in_placed(&mut self, turn: &mut TurnContext, body: &[u8]) -> Result<bool, Reject> {
+        if is_operations(body) {
+            self.one_sided(&turn.config).on_piece_placed();
+            return Ok(false);
+        }
+        self.inbox.accept_placed(body)?;
+        turn.until_whole = Some(self.inbox.lacking(body.len()));
+        Ok(true)
+    }
+
     /// Takes in a message past the FIFO, in which nothing stands before it.
     #[inline(always)]
     fn take_lone(&mut self, turn: &mut TurnContext, body: &[u8], taker: Taker<'_>) -> bool {

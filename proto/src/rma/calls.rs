@@ -18,8 +18,9 @@ use crate::{Counters, Endpoint, PeerId};
 /// A region is memory that the endpoint holds; its owner reaches it between two calls. Peers reach it by a key, which
 /// [`Endpoint::publish`] makes and a message of the user's own brings to them; every frame of theirs is held against it.
 ///
-/// Puts to one peer may be placed in any order, unless a [`Endpoint::fence`] is between them. A signal, a get, an atomic or a message comes
-/// after every put before it is in place. A put may overtake messages that were sent before.
+/// What a put covers may be anything until it is done. Puts to one peer may be placed in any order, unless a [`Endpoint::fence`] is
+/// between them. A signal, a get, an atomic or a message comes after every put before it is in place. A put may overtake messages
+/// that were sent before.
 impl<N: Nic> Endpoint<N> {
     /// Takes `memory` in as a region that no peer can reach yet.
     pub fn register(&mut self, memory: Vec<u8>) -> Region {

@@ -240,6 +240,16 @@ impl OneSided {
         Ok(())
     }
 
+    /// See [`Served::place`].
+    pub fn place<'a>(&self, regions: &'a mut Regions, from: PeerId, body: &[u8]) -> Option<&'a mut [u8]> {
+        self.served.place(regions, from, body)
+    }
+
+    /// See [`Served::on_piece_placed`].
+    pub fn on_piece_placed(&mut self) {
+        self.served.on_piece_placed();
+    }
+
     /// Places the bytes of a frame that came before its turn, if it is nothing but bytes that need not wait: whether it
     /// did, and then what is to be made up for in its turn.
     pub fn place_early(&mut self, turn: &mut TurnContext, from: PeerId, body: &[u8]) -> Option<Placed> {

@@ -129,7 +129,13 @@ impl Regions {
     /// Writes `bytes` where [`Self::allow`] said, or where an operation of ours lands.
     #[inline]
     pub fn write(&mut self, index: u32, at: usize, bytes: &[u8]) {
-        crate::copy::copy_ends(&mut self.held_mut(index).memory.bytes_mut()[at..at + bytes.len()], bytes);
+        crate::copy::copy_ends(self.place(index, at, bytes.len()), bytes);
+    }
+
+    /// `len` bytes where [`Self::allow`] said, or where an operation of ours lands, to be written.
+    #[inline]
+    pub fn place(&mut self, index: u32, at: usize, len: usize) -> &mut [u8] {
+        &mut self.held_mut(index).memory.bytes_mut()[at..at + len]
     }
 
     /// Bytes of a region that an operation under way holds.

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use super::key::{OpError, Rights};
 use super::outbox::{BulkKind, Outbox, Source};
+use super::region::Regions;
 use crate::PeerId;
 use crate::conn::TurnContext;
-use crate::wire::{ANSWER_LEN, Change, Operation, Target, put_flags};
+use crate::wire::{ANSWER_LEN, Change, Operation, Operations, PUT_LEN, Target, put_flags};
 
 /// How far the peer's operations are, and what it is to be told.
 #[derive(Debug)]
@@ -15,10 +16,19 @@ pub(super) struct Served {
     taken: u64,
     /// Why the put whose parts arrive is refused, if it is.
     failing: Option<OpError>,
+    /// Where that put goes on, if nothing is known of its end.
+    next: Option<Piece>,
     /// Answers that find no room in the outbox.
     replies: VecDeque<Reply>,
     /// The endpoint knows that the peer wants a Done.
     owes_done: bool,
+}
+
+/// Bytes of a put that fill a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Piece {
+    to: Target,
+    len: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +51,14 @@ enum Reply {
     },
 }
 
+impl Piece {
+    /// The one behind it, which came with `flags`.
+    #[inline]
+    fn next(self, flags: u8) -> Option<Self> {
+        (flags & put_flags::LAST == 0).then(|| Self { to: self.to.plus(self.len), ..self })
+    }
+}
+
 /// What is left to do, in its turn, of a frame whose bytes were placed early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Placed {
@@ -52,7 +70,7 @@ pub(crate) struct Placed {
 impl Served {
     /// Nothing has come.
     pub const fn new() -> Self {
-        Self { taken: 0, failing: None, replies: VecDeque::new(), owes_done: false }
+        Self { taken: 0, failing: None, next: None, replies: VecDeque::new(), owes_done: false }
     }
 
     /// Bytes for a region of ours.
@@ -70,11 +88,12 @@ impl Served {
         match allowed {
             Ok((region, at)) => {
                 turn.rma.regions.write(region, at, bytes);
+                self.next = Piece { to: *to, len: bytes.len() }.next(flags);
                 if flags & put_flags::SIGNAL != 0 && self.failing.is_none() {
                     turn.rma.regions.signal(region);
                 }
             }
-            Err(why) => self.failing = self.failing.or(Some(why)),
+            Err(why) => (self.failing, self.next) = (self.failing.or(Some(why)), None),
         }
         if flags & put_flags::LAST != 0 {
             let op = self.count(turn);
@@ -86,6 +105,27 @@ impl Served {
             }
         }
         allowed.map(|_| ())
+    }
+
+    /// Where the bytes of `body` go, the frame whose turn it is, if it is one more piece, as long as the one before, of the put whose
+    /// pieces arrive. What it says of that is only compared with what is known: bytes of a frame that turns out to be damaged are
+    /// where its put's own will be. The put's end is not told beforehand, so it has no place here.
+    pub fn place<'a>(&self, regions: &'a mut Regions, from: PeerId, body: &[u8]) -> Option<&'a mut [u8]> {
+        let piece = self.next?;
+        match Operations::new(body).next()?.ok()? {
+            Operation::Put { to, flags, bytes }
+                if flags & put_flags::LAST == 0
+                    && PUT_LEN + bytes.len() == body.len()
+                    && piece == (Piece { to, len: bytes.len() }) => {}
+            _ => return None,
+        }
+        let (region, at) = regions.allow(&piece.to, piece.len, Rights::WRITE, from).ok()?;
+        Some(regions.place(region, at, piece.len))
+    }
+
+    /// The frame was taken in whose bytes were written to the place that [`Self::place`] gave for it, last of all.
+    pub fn on_piece_placed(&mut self) {
+        self.next = self.next.and_then(|piece| piece.next(0));
     }
 
     /// Bytes of a region of ours are asked for.

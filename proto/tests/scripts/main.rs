@@ -71,6 +71,7 @@ scripts! {
     put
     put_and_message
     put_and_message_in
+    put_by_pieces
     put_early
     put_in
     put_long_and_message
