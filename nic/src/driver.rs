@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::task::Waker;
 
 use crate::time::Instant;
-use crate::{Caps, Counters, LinkAddr};
+use crate::{Arrival, Caps, Counters, LinkAddr};
 
 /// One receive/transmit queue pair, polled by one thread. Nothing blocks but [`Nic::wait`].
 ///
@@ -43,6 +43,11 @@ pub trait Nic {
     /// Shows received frames to `each` with their sender's address, at most `budget`; returns how many.
     /// Fewer than `budget` does not say that no more wait. The bytes are the driver's and are gone when `each` returns.
     fn rx_burst(&mut self, budget: usize, each: impl FnMut(&[u8], LinkAddr)) -> usize;
+
+    /// As [`Nic::rx_burst`]; of a frame that would have to be copied once more to be shown, only the beginning is.
+    fn rx_arrivals(&mut self, budget: usize, mut each: impl FnMut(Arrival<'_>, LinkAddr)) -> usize {
+        self.rx_burst(budget, |frame, from| each(Arrival::Whole(frame), from))
+    }
 
     /// True when frames wait that the last [`Nic::rx_burst`] did not come to, however few it showed: not every driver asks all its
     /// queues each time. Asked seldom, so it may take a system call.

@@ -30,6 +30,7 @@ macro_rules! debug_in_words {
 
 mod addr;
 pub mod affinity;
+mod arrival;
 mod caps;
 pub mod clock;
 pub mod conformance;
@@ -77,6 +78,7 @@ pub mod uring;
 pub mod xdp;
 
 pub use addr::{AddrError, LinkAddr, parse_mac};
+pub use arrival::{Arrival, Begun, Rest};
 pub use caps::Caps;
 pub use counters::Counters;
 pub use driver::{Link, LinkError, Nic, TxSlot};

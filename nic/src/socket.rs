@@ -42,6 +42,32 @@ pub fn set_option<T>(socket: BorrowedFd, level: c_int, option: c_int, value: &T)
     Ok(())
 }
 
+/// Reads a socket-level option of some words; leaves them alone when the kernel has no such option.
+pub fn read_option<const WORDS: usize>(socket: BorrowedFd, option: c_int, words: &mut [u32; WORDS]) {
+    let mut len = (WORDS * size_of::<u32>()) as socklen_t;
+    // SAFETY: `words` is writable for `len` bytes through the call.
+    unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, words.as_mut_ptr().cast(), &raw mut len);
+    }
+}
+
+/// Asks for `len` bytes each way, past the system's limit where that is allowed.
+pub fn grow_buffers(socket: BorrowedFd, len: c_int) {
+    for (forced, clamped) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+        if set_int_option(socket, libc::SOL_SOCKET, forced, len).is_err() {
+            // Cannot fail, and if it did, the default would have to do.
+            let _ = set_int_option(socket, libc::SOL_SOCKET, clamped, len);
+        }
+    }
+}
+
+/// What the receive buffer may hold, in the kernel's own accounting.
+pub fn rx_buffer_len(socket: BorrowedFd) -> usize {
+    let mut len = [0u32; 1];
+    read_option(socket, libc::SO_RCVBUF, &mut len);
+    len[0] as usize
+}
+
 /// Takes the socket's pending error, which would wake every `poll`; 0: there is none.
 fn take_error(socket: BorrowedFd) -> c_int {
     let mut error: c_int = 0;
@@ -73,6 +99,18 @@ pub fn send_parts<const N: usize>(socket: BorrowedFd, parts: [&[u8]; N]) -> io::
     // neither.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Takes the packet that waits longest, in parts, without waiting: how many bytes. What it has beyond the parts is dropped.
+pub fn receive_parts<const N: usize>(socket: BorrowedFd, parts: [&mut [u8]; N]) -> io::Result<usize> {
+    let mut parts = parts.map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() });
+    // SAFETY: all zeroes is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len();
+    // SAFETY: the message points to the parts, and they to slices of their own that are writable through the call.
+    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
 /// True when one of `sockets` has something to receive.

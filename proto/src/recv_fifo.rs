@@ -11,7 +11,7 @@ use crate::copy::copy_ends;
 use crate::counters::Reject;
 use crate::ring::ByteRing;
 use crate::spares::Spares;
-use crate::wire::{FIRST_LEN, RECORD_LEN, Record, Records, is_whole_messages, more_part, u16_at};
+use crate::wire::{FIRST_LEN, RECORD_LEN, Record, Records, is_whole_messages, more_len, u16_at};
 
 /// Messages from one peer, in order.
 #[derive(Debug)]
@@ -160,23 +160,24 @@ impl RecvFifo {
         self.position += len as u64;
     }
 
-    /// Where the bytes will stand that `body` continues a message with: behind what has arrived of it, wherever the frame came
-    /// from and whatever else it says. Nobody sees them, and the next body's stand there too, until [`Self::accept_placed`] is
-    /// called. `None` where the message does not go on so far, or has no bytes there yet: [`Self::accept`] makes some.
-    pub fn place(&mut self, body: &[u8]) -> Option<&mut [u8]> {
-        if self.is_beyond_grant(body) {
+    /// Where the bytes will stand that a body of `len` bytes, which begins with `front`, continues a message with: behind what has
+    /// arrived of it, wherever the frame came from and whatever else it says. Nobody sees them, and the next body's stand there too,
+    /// until [`Self::accept_placed`] is called. `None` where the message does not go on so far, or has no bytes there yet:
+    /// [`Self::accept`] makes some.
+    pub fn place(&mut self, front: &[u8], len: usize) -> Option<&mut [u8]> {
+        if self.is_beyond_grant(len) {
             return None;
         }
-        self.assembly.as_mut()?.place(more_part(body)?.len())
+        self.assembly.as_mut()?.place(more_len(front, len)?)
     }
 
-    /// As [`Self::accept`], of a body whose bytes were written to the place that [`Self::place`] gave for it, last of all.
-    pub fn accept_placed(&mut self, body: &[u8]) -> Result<(), Reject> {
+    /// As [`Self::accept`], of a body of `len` bytes that were written to the place that [`Self::place`] gave for it, last of all.
+    pub fn accept_placed(&mut self, len: usize) -> Result<(), Reject> {
         let Some(assembly) = &mut self.assembly else { return Err(Reject::Malformed) };
-        assembly.filled += body.len() - RECORD_LEN;
+        assembly.filled += len - RECORD_LEN;
         debug_assert!(assembly.filled <= assembly.buffer.len(), "the place ended with the buffer");
         self.finish_if_whole()?;
-        self.position += body.len() as u64;
+        self.position += len as u64;
         Ok(())
     }
 
@@ -184,7 +185,7 @@ impl RecvFifo {
     #[inline(never)]
     fn accept_part(&mut self, body: &[u8], message_max: usize, spares: &mut Spares) -> Result<(), Reject> {
         // The ring bounds what small messages take; nothing else bounds these.
-        if self.is_beyond_grant(body) {
+        if self.is_beyond_grant(body.len()) {
             return Err(Reject::Overrun);
         }
         match Records::new(body).next().ok_or(Reject::Malformed)?? {
@@ -299,8 +300,8 @@ impl RecvFifo {
 
     /// True if a sender that keeps to its credit could not have sent this.
     #[inline]
-    const fn is_beyond_grant(&self, body: &[u8]) -> bool {
-        self.position + body.len() as u64 > self.granted
+    const fn is_beyond_grant(&self, len: usize) -> bool {
+        self.position + len as u64 > self.granted
     }
 
     fn begin(&mut self, total: usize, part: &[u8], message_max: usize, spares: &mut Spares) -> Result<(), Reject> {

@@ -6,8 +6,8 @@ mod receive;
 use std::collections::HashSet;
 use std::fmt;
 
-use sidelane_nic::LinkAddr;
 use sidelane_nic::time::{Duration, Instant};
+use sidelane_nic::{Begun, LinkAddr};
 
 use crate::Config;
 use crate::conn::{Conn, TurnContext};
@@ -79,6 +79,25 @@ impl Router {
             Ok(()) => self.turn.counters.frames_received += 1,
             Err(reason) => self.turn.counters.reject(reason),
         }
+    }
+
+    /// As [`Self::handle_frame`], of a frame whose end waits for being told where it goes. Never of a reliable driver.
+    #[inline(never)]
+    pub fn handle_begun(&mut self, begun: Begun<'_>, from: LinkAddr, taker: Taker<'_>) {
+        match self.route_begun(begun, from, taker) {
+            Ok(()) => self.turn.counters.frames_received += 1,
+            Err(reason) => self.turn.counters.reject(reason),
+        }
+    }
+
+    fn route_begun(&mut self, begun: Begun<'_>, from: LinkAddr, taker: Taker<'_>) -> Result<(), Reject> {
+        if self.turn.job.is_none() {
+            let header = Header::parse(begun.head(), false)?;
+            if header.kind == Kind::Data {
+                return self.with_conn(header.peer, |conn, turn| conn.handle_begun(turn, &header, begun, taker));
+            }
+        }
+        self.route(begun.whole().ok_or(Reject::Truncated)?, from, taker)
     }
 
     #[inline]

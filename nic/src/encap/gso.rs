@@ -12,7 +12,7 @@
 //! | 10 | 6 | destination MAC | the peer's with the local bit inverted: [`disguise`] |
 //! | 16 | 6 | source MAC | |
 //! | 22 | 2 | EtherType | 0x0800, IPv4 |
-//! | 24 | 20 | IPv4 header | total length, don't fragment, TTL 1, both addresses 192.0.0.8 (RFC 7600: dummy) |
+//! | 24 | 20 | IPv4 header | type of service ([`Service`]), total length, don't fragment, TTL 1, both addresses 192.0.0.8 (RFC 7600: dummy) |
 //! | 44 | 2 | TCP source port | source endpoint |
 //! | 46 | 2 | TCP destination port | destination endpoint |
 //! | 48 | 16 | rest of TCP | sequence 0, header of 5 words, ACK |
@@ -58,13 +58,20 @@ impl Header {
         packet[DST_PORT].copy_from_slice(&self.dst.to_be_bytes());
         packet[DATA_OFFSET] = 5 << 4;
         packet[TCP_FLAGS] = TCP_ACK;
-        set_len(&mut bytes, self.len);
+        set(&mut bytes, self.len, Service::Ordinary);
         bytes
     }
 
     /// Reads a packet as a ring with `PACKET_VNET_HDR` shows it; the second part is its payload.
     #[inline]
     pub fn parse<'a>(vnet: &[u8; VNET_LEN], packet: &'a [u8]) -> Result<(Self, &'a [u8]), Reject> {
+        let (header, rest) = Self::parse_front(vnet, packet)?;
+        Ok((header, rest.get(..header.len.into()).ok_or(Reject::Truncated)?))
+    }
+
+    /// As [`Self::parse`], of a packet that may have been cut off behind its header; the second part is all that follows that.
+    #[inline]
+    pub fn parse_front<'a>(vnet: &[u8; VNET_LEN], packet: &'a [u8]) -> Result<(Self, &'a [u8]), Reject> {
         let (header, rest) = packet.split_at_checked(PACKET_HEADER_LEN).ok_or(Reject::Truncated)?;
         // A packet that somebody on the way did cut has lost this mark: its pieces are no frames.
         if vnet[vnet::GSO_TYPE] & !vnet::GSO_ECN != vnet::GSO_TCPV4
@@ -75,7 +82,6 @@ impl Header {
         }
         let total = usize::from(read_u16(header, TOTAL_LENGTH));
         let len = total.checked_sub(IP_HEADERS_LEN).ok_or(Reject::Truncated)?;
-        let payload = rest.get(..len).ok_or(Reject::Truncated)?;
         let header = Self {
             dst_mac: disguise(read_mac(header, field::DST_MAC)),
             src_mac: read_mac(header, field::SRC_MAC),
@@ -83,8 +89,18 @@ impl Header {
             src: read_u16(header, SRC_PORT),
             len: len as u16,
         };
-        Ok((header, payload))
+        Ok((header, rest))
     }
+}
+
+/// How a packet's receiver shall take it: its type of service (RFC 1349, 3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Service {
+    /// By a ring.
+    Ordinary = 0,
+    /// Out of the kernel into its place; "maximize throughput".
+    Placed = 8,
 }
 
 /// Inverts the local bit of a MAC address: another address, unicast as before, that no neighbour has by numbering on.
@@ -116,14 +132,15 @@ pub(super) fn is_dressed(header: &[u8], version_ihl: u8, protocol: u8) -> bool {
         && header[IP_SRC] == DUMMY_ADDR
 }
 
-/// Writes the length of the payload into a header made by [`Header::emit`], and the IP checksum that follows from it.
+/// Writes the length of the payload and the service into a header made by [`Header::emit`], and the IP checksum that follows from them.
 ///
 /// # Panics
 /// If `len` is above [`PAYLOAD_MAX`]: IP cannot say it.
 #[inline]
-pub fn set_len(header: &mut [u8; HEADER_LEN], len: u16) {
+pub fn set(header: &mut [u8; HEADER_LEN], len: u16, service: Service) {
     assert!(usize::from(len) <= PAYLOAD_MAX, "IP's total length has 16 bits");
     let ip = &mut header[VNET_LEN..];
+    ip[SERVICE] = service as u8;
     ip[TOTAL_LENGTH].copy_from_slice(&(len + IP_HEADERS_LEN as u16).to_be_bytes());
     ip[IP_CHECKSUM].fill(0);
     let checksum = internet_checksum(&ip[VERSION_IHL..SRC_PORT.start]);
@@ -166,6 +183,7 @@ pub const ETHERTYPE: u16 = 0x0800;
 
 // Offsets from the Ethernet header on. IPv4: RFC 791 (3.1). TCP: RFC 9293 (3.1).
 pub(crate) const VERSION_IHL: usize = 14;
+pub(crate) const SERVICE: usize = 15;
 pub(super) const TOTAL_LENGTH: Range<usize> = 16..18;
 const IP_FLAGS: Range<usize> = 20..22;
 const TTL: usize = 22;
@@ -224,7 +242,7 @@ mod tests {
     fn ip_header_sums_to_zero_at_every_length() {
         let mut header = HEADER.emit(1448);
         for len in 0..=PAYLOAD_MAX as u16 {
-            set_len(&mut header, len);
+            set(&mut header, len, [Service::Ordinary, Service::Placed][usize::from(len) % 2]);
             let words = header[VNET_LEN + VERSION_IHL..][..20].chunks(2);
             let sum: u32 = words.map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
             // Zero, in one's complement (RFC 1071).

@@ -91,7 +91,7 @@ impl Sockets {
 
     /// Memory that the kernel keeps for frames that wait, per socket.
     pub fn rx_bytes(&self) -> usize {
-        sys::rx_buffer_len(self.main.as_fd())
+        socket::rx_buffer_len(self.main.as_fd())
     }
 
     /// Connects a socket to `peer` if there is a place for one. Otherwise its frames go by the unconnected one.
@@ -308,7 +308,7 @@ impl Connected {
 /// What every socket of ours is set to.
 fn prepare(socket: &UdpSocket) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    sys::grow_buffers(socket.as_fd(), BUFFER_LEN);
+    socket::grow_buffers(socket.as_fd(), BUFFER_LEN);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::mem::size_of;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use libc::{c_int, c_void, socklen_t};
+use libc::{c_void, socklen_t};
 
 use super::filter;
 use crate::socket::{self, check};
@@ -27,23 +27,6 @@ pub fn bind_beside(addr: SocketAddr, peer: SocketAddr) -> io::Result<UdpSocket> 
     Ok(UdpSocket::from(socket))
 }
 
-/// Asks for `len` bytes each way, past the system's limit where that is allowed.
-pub fn grow_buffers(socket: BorrowedFd, len: c_int) {
-    for (forced, clamped) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
-        if socket::set_int_option(socket, libc::SOL_SOCKET, forced, len).is_err() {
-            // Cannot fail, and if it did, the default would have to do.
-            let _ = socket::set_int_option(socket, libc::SOL_SOCKET, clamped, len);
-        }
-    }
-}
-
-/// What the receive buffer may hold, in the kernel's own accounting.
-pub fn rx_buffer_len(socket: BorrowedFd) -> usize {
-    let mut len = [0u32; 1];
-    read_option(socket, libc::SO_RCVBUF, &mut len);
-    len[0] as usize
-}
-
 /// Bytes of its receive buffer that datagrams take, in the kernel's own accounting; sometimes more, of some that were read.
 pub fn rx_buffer_used(socket: BorrowedFd) -> usize {
     meminfo(socket)[0] as usize
@@ -57,26 +40,11 @@ pub fn drops(socket: BorrowedFd) -> u64 {
 /// `SK_MEMINFO_*` (linux/sock_diag.h): the first is what is received and not read, the last one the drops.
 fn meminfo(socket: BorrowedFd) -> [u32; MEMINFO_VARS] {
     let mut meminfo = [0; MEMINFO_VARS];
-    read_option(socket, libc::SO_MEMINFO, &mut meminfo);
+    socket::read_option(socket, libc::SO_MEMINFO, &mut meminfo);
     meminfo
 }
 
 const MEMINFO_VARS: usize = 9;
-
-/// Reads a socket-level option of some words; leaves them alone when the kernel has no such option.
-fn read_option<const WORDS: usize>(socket: BorrowedFd, option: c_int, words: &mut [u32; WORDS]) {
-    let mut len = (WORDS * size_of::<u32>()) as socklen_t;
-    // SAFETY: `words` is writable for `len` bytes through the call.
-    unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            words.as_mut_ptr().cast::<c_void>(),
-            &raw mut len,
-        );
-    }
-}
 
 /// A socket address as the kernel reads it.
 #[derive(Clone, Copy)]

@@ -3,13 +3,15 @@
 use std::io;
 use std::task::Waker;
 
-use super::rx_ring::{Frame, RxRing};
+use super::placing::Placing;
+use super::rx_ring::Frame;
 use super::takers::Peer;
 use super::tx_queue::Kind;
 use super::{Headers, Offload, Uring, filter, sys};
+use crate::encap::gso::Service;
 use crate::encap::{Reject, ether, gso, train};
 use crate::time::{Duration, Instant};
-use crate::{Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock, socket};
+use crate::{Arrival, Caps, Counters, Link, LinkAddr, LinkError, Nic, TxSlot, clock, socket};
 
 impl Nic for Uring {
     const RELIABLE: bool = false;
@@ -38,6 +40,15 @@ impl Nic for Uring {
     /// hold the caller.
     #[inline]
     fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        self.rx_arrivals(budget, |arrival, from| {
+            if let Some(frame) = arrival.whole() {
+                each(frame, from);
+            }
+        })
+    }
+
+    #[inline]
+    fn rx_arrivals(&mut self, budget: usize, mut each: impl FnMut(Arrival<'_>, LinkAddr)) -> usize {
         if budget == 0 || !self.small.settle() {
             return 0;
         }
@@ -75,7 +86,7 @@ impl Nic for Uring {
             self.tx.lend(Kind::Small, header, len)
         } else {
             let header = &mut headers.large;
-            gso::set_len(header, len as u16);
+            gso::set(header, len as u16, Service::Ordinary);
             self.tx.lend(Kind::Large, header, len)
         };
         if lent.is_none() {
@@ -94,7 +105,9 @@ impl Nic for Uring {
         }
         self.flush();
         let header = &mut self.links.get_mut(link)?.large;
-        gso::set_len(header, whole as u16);
+        // Of a long message's frames, and no others, whoever receives them may know the place beforehand.
+        let placed = whole == self.caps.mtu && self.credit.take(whole);
+        gso::set(header, whole as u16, if placed { Service::Placed } else { Service::Ordinary });
         self.tx.lend_before(header, len, tail, &mut self.counters)
     }
 
@@ -121,9 +134,12 @@ impl Nic for Uring {
         }
         let limit = [limit, self.tx.again_after(), Some(INTERFACE_TURN)].into_iter().flatten().min();
         let (small, event) = (self.small.socket(), self.alarm.event());
-        match self.dressed.as_ref() {
-            Some((dressed, _)) => socket::poll(&[small, dressed.socket()], event, limit)?,
-            None => socket::poll(&[small], event, limit)?,
+        match (&self.dressed, &self.placing) {
+            (Some((dressed, _)), Some(placing)) => {
+                socket::poll(&[small, dressed.socket(), placing.socket()], event, limit)?
+            }
+            (Some((dressed, _)), None) => socket::poll(&[small, dressed.socket()], event, limit)?,
+            (None, _) => socket::poll(&[small], event, limit)?,
         };
         self.look_for_interface();
         self.tell_gone();
@@ -139,11 +155,12 @@ impl Nic for Uring {
     }
 
     fn counters(&self) -> Counters {
-        let dressed = self.dressed.as_ref().map(|(ring, _)| ring);
-        for ring in [Some(&self.small), dressed].into_iter().flatten() {
-            self.rx_dropped.set(self.rx_dropped.get() + sys::take_drops(ring.socket()));
+        let dressed = self.dressed.as_ref().map(|(ring, _)| ring.socket());
+        let placing = self.placing.as_ref().map(Placing::socket);
+        for socket in [Some(self.small.socket()), dressed, placing].into_iter().flatten() {
+            self.rx_dropped.set(self.rx_dropped.get() + sys::take_drops(socket));
         }
-        Counters { rx_dropped: self.rx_dropped.get(), ..self.counters }
+        Counters { rx_dropped: self.rx_dropped.get() + self.counters.rx_dropped, ..self.counters }
     }
 
     fn now(&self) -> Instant {
@@ -155,10 +172,10 @@ impl Uring {
     /// Shows a frame that is there although the kernel has not said so. False: there is none, or it is not ours, which will show when
     /// the kernel says so.
     #[inline]
-    fn show_early(&mut self, each: &mut impl FnMut(&[u8], LinkAddr)) -> bool {
+    fn show_early(&mut self, each: &mut impl FnMut(Arrival<'_>, LinkAddr)) -> bool {
         let Some(glance) = self.small.glance() else { return false };
-        // Whoever sees a frame in one ring and then looks at the other sees all that came before it.
-        if self.dressed.as_ref().is_some_and(|(ring, _)| ring.has_frame()) {
+        // Whoever sees a frame in one ring and then looks at the others sees all that came before it.
+        if self.has_large() {
             return false;
         }
         let Some((from, payload)) = glance.to(self.mac, self.endpoint) else { return false };
@@ -166,7 +183,7 @@ impl Uring {
         self.seen_early += 1;
         self.counters.rx_frames += 1;
         self.counters.rx_bytes += payload.len() as u64;
-        each(payload, from);
+        each(Arrival::Whole(payload), from);
         if self.steering.on_ours() {
             self.set_filter(false);
         }
@@ -175,13 +192,26 @@ impl Uring {
 
     /// Shows what the kernel has handed over.
     #[inline]
-    fn show_waiting(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
+    fn show_waiting(&mut self, budget: usize, mut each: impl FnMut(Arrival<'_>, LinkAddr)) -> usize {
         let (mut shown, mut train_frames, mut filter) = (0, 0, None);
         let own = (self.mac, self.endpoint);
         for _ in 0..budget {
-            let (ring, dress) = match next_ring(&mut self.small, self.dressed.as_mut()) {
-                Some(next) => next,
+            let (ring, dress) = match self.next_ring() {
                 None => break,
+                Some(Next::Small) => (&mut self.small, None),
+                Some(Next::Dressed) => {
+                    let (ring, offload) = self.dressed.as_mut().expect("a frame is in it");
+                    (ring, Some(*offload))
+                }
+                Some(Next::Placing) => {
+                    let placing = self.placing.as_mut().expect("a packet is in it");
+                    if let Some(len) = placing.show(&mut self.counters, &mut each) {
+                        self.credit.give(len);
+                        self.fetched += 1;
+                        shown += 1;
+                    }
+                    continue;
+                }
             };
             let Some(frame) = ring.frame() else { break };
             train_frames += u32::from(dress == Some(Offload::Trains));
@@ -189,7 +219,7 @@ impl Uring {
                 Ok(Parsed::Frame(to, from, payload)) if to.is_none_or(|to| to == own) => {
                     self.counters.rx_frames += 1;
                     self.counters.rx_bytes += payload.len() as u64;
-                    each(payload, from);
+                    each(Arrival::Whole(payload), from);
                     shown += 1;
                     if to.is_some() && self.steering.on_ours() {
                         filter = Some(false);
@@ -231,7 +261,33 @@ impl Uring {
     /// True when a frame waits, ours or not.
     #[inline]
     pub(super) fn has_frame(&self) -> bool {
-        self.small.has_frame() || self.dressed.as_ref().is_some_and(|(ring, _)| ring.has_frame())
+        self.small.has_frame() || self.has_large()
+    }
+
+    /// True when one waits that is none of the small ones.
+    #[inline]
+    fn has_large(&self) -> bool {
+        self.dressed.as_ref().is_some_and(|(ring, _)| ring.has_frame())
+            || self.placing.as_ref().is_some_and(Placing::has_frame)
+    }
+
+    /// The ring whose first frame arrived first.
+    ///
+    /// The order between the rings matters: the layer above takes a late frame for a lost one. A sender's frames reach the
+    /// rings in order, so whoever sees a frame in one ring and then looks at the others sees all that came before it.
+    #[inline]
+    fn next_ring(&self) -> Option<Next> {
+        let small_waits = self.small.has_frame();
+        if self.has_large() { Some(self.first_arrived()) } else { small_waits.then_some(Next::Small) }
+    }
+
+    /// Of what waits, when some is not small. All rings are looked at once more.
+    fn first_arrived(&self) -> Next {
+        let dressed = self.dressed.as_ref().and_then(|(ring, _)| ring.frame());
+        let placing = self.placing.as_ref().and_then(Placing::frame);
+        let waiting = [(Next::Small, self.small.frame()), (Next::Dressed, dressed), (Next::Placing, placing)];
+        let waiting = waiting.into_iter().filter_map(|(ring, frame)| Some((ring, frame?.arrived_at())));
+        waiting.min_by_key(|(_, arrived_at)| *arrived_at).expect("some is there").0
     }
 
     /// Where the kernel does not do it, others' frames are still told from ours.
@@ -254,31 +310,12 @@ impl Uring {
     }
 }
 
-/// The ring whose first frame arrived first.
-///
-/// The order between the rings matters: the layer above takes a late frame for a lost one. A sender's frames reach the
-/// rings in order, so whoever sees a frame in one ring and then looks at the other sees all that came before it.
-#[inline]
-fn next_ring<'a>(
-    small: &'a mut RxRing,
-    dressed: Option<&'a mut (RxRing, Offload)>,
-) -> Option<(&'a mut RxRing, Option<Offload>)> {
-    let Some((dressed, offload)) = dressed else {
-        return small.has_frame().then_some((small, None));
-    };
-    let mut small_waits = small.has_frame();
-    if !dressed.has_frame() {
-        return small_waits.then_some((small, None));
-    }
-    // A small frame may have come after we looked and before the dressed one.
-    small_waits = small_waits || small.has_frame();
-    if small_waits && arrived_before(small, dressed) { Some((small, None)) } else { Some((dressed, Some(*offload))) }
-}
-
-#[cold]
-fn arrived_before(small: &RxRing, dressed: &RxRing) -> bool {
-    let arrival = |ring: &RxRing| ring.frame().map(|frame| frame.arrived_at());
-    arrival(small) <= arrival(dressed)
+/// One of the rings.
+#[derive(Clone, Copy)]
+enum Next {
+    Small,
+    Dressed,
+    Placing,
 }
 
 #[inline]

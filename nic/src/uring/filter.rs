@@ -17,25 +17,35 @@ pub fn ether_frames_to(mac: [u8; 6], endpoint: u16) -> Vec<sock_filter> {
     all_of(&[Test { size: libc::BPF_H, at: ether::DST.start as u32, equals: endpoint.into() }, mac_low, mac_high])
 }
 
-/// Accepts super-packets to `endpoint` behind `mac`.
-pub fn super_packets_to(mac: [u8; 6], endpoint: u16) -> Vec<sock_filter> {
-    dressed_to(mac, endpoint, gso::IPV4_NO_OPTIONS, gso::PROTOCOL_TCP, gso::DST_PORT)
+/// Accepts super-packets to `endpoint` behind `mac`, of one service or of any.
+pub fn super_packets_to(mac: [u8; 6], endpoint: u16, service: Option<gso::Service>) -> Vec<sock_filter> {
+    let service = service.map(|service| Test { size: libc::BPF_B, at: gso::SERVICE as u32, equals: service as u32 });
+    dressed_to(mac, endpoint, gso::IPV4_NO_OPTIONS, gso::PROTOCOL_TCP, gso::DST_PORT, service)
 }
 
 /// Accepts pieces of trains to `endpoint` behind `mac`.
 pub fn trains_to(mac: [u8; 6], endpoint: u16) -> Vec<sock_filter> {
-    dressed_to(mac, endpoint, train::IPV4_ONE_OPTION, train::PROTOCOL_UDP, train::DST_PORT)
+    dressed_to(mac, endpoint, train::IPV4_ONE_OPTION, train::PROTOCOL_UDP, train::DST_PORT, None)
 }
 
-fn dressed_to(mac: [u8; 6], endpoint: u16, version_ihl: u8, protocol: u8, port: Range<usize>) -> Vec<sock_filter> {
+fn dressed_to(
+    mac: [u8; 6],
+    endpoint: u16,
+    version_ihl: u8,
+    protocol: u8,
+    port: Range<usize>,
+    more: Option<Test>,
+) -> Vec<sock_filter> {
     let [mac_high, mac_low] = mac_equals(gso::disguise(mac));
-    all_of(&[
+    let mut tests = vec![
         mac_low,
         mac_high,
         Test { size: libc::BPF_B, at: gso::VERSION_IHL as u32, equals: version_ihl.into() },
         Test { size: libc::BPF_B, at: gso::PROTOCOL as u32, equals: protocol.into() },
         Test { size: libc::BPF_H, at: port.start as u32, equals: endpoint.into() },
-    ])
+    ];
+    tests.extend(more);
+    all_of(&tests)
 }
 
 fn mac_equals([a, b, c, d, e, f]: [u8; 6]) -> [Test; 2] {
@@ -82,14 +92,14 @@ mod tests {
     fn own_frames_pass() {
         assert!(accepts(&trains_to(MAC, 7), &piece(MAC, 7)));
         assert!(accepts(&ether_frames_to(MAC, 7), &ether_frame(MAC, 7)));
-        assert!(accepts(&super_packets_to(MAC, 7), &super_packet(MAC, 7)));
+        assert!(accepts(&super_packets_to(MAC, 7, None), &super_packet(MAC, 7)));
     }
 
     #[test]
     fn frames_to_another_endpoint_do_not() {
         assert!(!accepts(&ether_frames_to(MAC, 7), &ether_frame(MAC, 8)));
         assert!(!accepts(&ether_frames_to(MAC, 7), &ether_frame(MAC, 0x0700)));
-        assert!(!accepts(&super_packets_to(MAC, 7), &super_packet(MAC, 8)));
+        assert!(!accepts(&super_packets_to(MAC, 7, None), &super_packet(MAC, 8)));
         assert!(!accepts(&trains_to(MAC, 7), &piece(MAC, 8)));
     }
 
@@ -99,19 +109,19 @@ mod tests {
             let mut other = MAC;
             other[at] ^= 0x10;
             assert!(!accepts(&ether_frames_to(MAC, 7), &ether_frame(other, 7)), "byte {at}");
-            assert!(!accepts(&super_packets_to(MAC, 7), &super_packet(other, 7)), "byte {at}");
+            assert!(!accepts(&super_packets_to(MAC, 7, None), &super_packet(other, 7)), "byte {at}");
         }
     }
 
     #[test]
     fn super_packets_and_trains_are_told_apart() {
-        assert!(!accepts(&super_packets_to(MAC, 7), &piece(MAC, 7)));
+        assert!(!accepts(&super_packets_to(MAC, 7, None), &piece(MAC, 7)));
         assert!(!accepts(&trains_to(MAC, 7), &super_packet(MAC, 7)));
     }
 
     #[test]
     fn ordinary_tcp_to_the_interface_does_not() {
-        assert!(!accepts(&super_packets_to(MAC, 7), &super_packet(gso::disguise(MAC), 7)));
+        assert!(!accepts(&super_packets_to(MAC, 7, None), &super_packet(gso::disguise(MAC), 7)));
     }
 
     #[test]

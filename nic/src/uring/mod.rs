@@ -14,6 +14,7 @@ mod early;
 mod filter;
 mod open;
 mod pace;
+mod placing;
 mod rx_ring;
 mod steering;
 mod sys;
@@ -30,6 +31,7 @@ use crate::link_table::LinkTable;
 use crate::names::Name;
 use crate::{Caps, Counters};
 use pace::Pace;
+use placing::{Credit, Placing};
 use rx_ring::RxRing;
 use steering::Steering;
 use tx_queue::TxQueue;
@@ -66,6 +68,12 @@ pub struct Uring {
     seen_early: u64,
     /// Those in the shape of IP packets, where the interface carries such.
     dressed: Option<(RxRing, Offload)>,
+    /// Super-packets that go to their place without a ring, where the system allows so much to wait.
+    placing: Option<Placing>,
+    /// Bytes that may go to peers' so.
+    credit: Credit,
+    /// Super-packets so far that were fetched out of the kernel.
+    fetched: u64,
     /// How we keep behind those that are cut on the way.
     pace: Pace,
     tx: TxQueue,
@@ -99,6 +107,11 @@ impl Uring {
     /// Of the frames shown so far, those that were seen before the kernel had handed them over.
     pub fn seen_early(&self) -> u64 {
         self.seen_early
+    }
+
+    /// Super-packets so far that came to be placed, without a ring.
+    pub fn fetched(&self) -> u64 {
+        self.fetched
     }
 
     /// Times so far that it was asked for frames while it kept behind a train that comes.

@@ -4,12 +4,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::pace::Pace;
+use super::placing::{Credit, Placing};
 use super::rx_ring::RxRing;
 use super::steering::Steering;
 use super::sys;
 use super::trains::Trains;
 use super::tx_queue::{LaneConfig, TxQueue};
 use super::{Config, Offload, Uring, filter};
+use crate::encap::gso::Service;
 use crate::encap::{ether, gso, train};
 use crate::event::Alarm;
 use crate::interface::{Interface, MtuTooSmall, Switch, payload_of};
@@ -114,9 +116,15 @@ impl Uring {
         })?;
 
         let small = open_small(socket, &port, config).map_err(system("setting up the receive ring"))?;
+        let placing = match port.offload {
+            Some(Offload::SuperPackets) => {
+                open_placing(&port, config).map_err(system("setting up the queue of packets to be placed"))?
+            }
+            _ => None,
+        };
         let dressed = match port.offload {
             Some(offload) => {
-                let ring = open_dressed(&port, offload, config)
+                let ring = open_dressed(&port, offload, placing.is_some(), config)
                     .map_err(system("setting up the receive ring of segmented packets"))?;
                 Some((ring, offload))
             }
@@ -139,6 +147,9 @@ impl Uring {
             steering: Steering::START,
             seen_early: 0,
             dressed,
+            placing,
+            credit: Credit::START,
+            fetched: 0,
             pace: Pace::START,
             tx,
             links: LinkTable::new(),
@@ -228,7 +239,7 @@ fn open_small(socket: OwnedFd, port: &Port, config: &Config) -> io::Result<RxRin
     Ok(ring)
 }
 
-fn open_dressed(port: &Port, offload: Offload, config: &Config) -> io::Result<RxRing> {
+fn open_dressed(port: &Port, offload: Offload, has_placing: bool, config: &Config) -> io::Result<RxRing> {
     let socket = sys::packet_socket()?;
     let fd = socket.as_fd();
     // Before the ring is made: it decides on the layout of slots.
@@ -236,8 +247,8 @@ fn open_dressed(port: &Port, offload: Offload, config: &Config) -> io::Result<Rx
     prepare(fd)?;
     let (filter, frame_len, slots) = match offload {
         Offload::SuperPackets => {
-            let packet_len = gso::HEADER_LEN - gso::VNET_LEN + LARGE_PAYLOAD_MAX;
-            (filter::super_packets_to(port.mac, config.endpoint), packet_len, RX_LARGE)
+            let service = has_placing.then_some(Service::Ordinary);
+            (filter::super_packets_to(port.mac, config.endpoint, service), PACKET_MAX, RX_LARGE)
         }
         Offload::Trains => {
             // The direct way to the interface drops what it would have to cut.
@@ -250,6 +261,24 @@ fn open_dressed(port: &Port, offload: Offload, config: &Config) -> io::Result<Rx
     let ring = RxRing::new(socket, frame_len, slots)?;
     sys::bind_packet(ring.socket(), port.interface, gso::ETHERTYPE)?;
     Ok(ring)
+}
+
+/// `None` where the system does not let so much wait in a socket's queue.
+fn open_placing(port: &Port, config: &Config) -> io::Result<Option<Placing>> {
+    let socket = sys::packet_socket()?;
+    let fd = socket.as_fd();
+    socket::grow_buffers(fd, (RX_LARGE * QUEUED_LEN) as i32);
+    if socket::rx_buffer_len(fd) < RX_LARGE * QUEUED_LEN {
+        tracing::debug!("net.core.rmem_max is too small for packets that are placed; all of them take the ring");
+        return Ok(None);
+    }
+    socket::set_int_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+    prepare(fd)?;
+    socket::set_int_option(fd, libc::SOL_PACKET, libc::PACKET_COPY_THRESH, 1)?;
+    socket::attach_filter(fd, &filter::super_packets_to(port.mac, config.endpoint, Some(Service::Placed)))?;
+    let ring = RxRing::new(socket, FRONT_LEN, RX_LARGE)?;
+    sys::bind_packet(ring.socket(), port.interface, gso::ETHERTYPE)?;
+    Ok(Some(Placing::new(ring)))
 }
 
 fn transmit_queue(small: &RxRing, dressed: Option<&(RxRing, Offload)>, port: &Port) -> io::Result<TxQueue> {
@@ -290,6 +319,12 @@ const TPACKET_V2: i32 = 1;
 /// smaller pieces and ran at 66 Gbit/s instead of 70.
 const LARGE_PAYLOAD_MAX: usize = 65_408;
 const IP_TCP_LEN: usize = 40;
+/// A super-packet from the Ethernet header on.
+const PACKET_MAX: usize = gso::HEADER_LEN - gso::VNET_LEN + LARGE_PAYLOAD_MAX;
+/// What a super-packet counts for in a socket's queue, at most: the kernel's own data beside its bytes are less than a page.
+const QUEUED_LEN: usize = PACKET_MAX.next_multiple_of(4096) + 4096;
+/// Of a super-packet that waits to be placed, in the ring. A slot takes the 2 KiB of the smallest.
+const FRONT_LEN: usize = 1900;
 
 /// 24 super-packets of 17 pages: 1.6 MiB, which the second-level cache holds (`bench/NOTES.md` 78).
 const RX_LARGE: usize = 24;

@@ -176,6 +176,12 @@ impl<'a> Frame<'a> {
         self.slot.get(end.checked_sub(VNET_LEN)?..end)?.try_into().ok()
     }
 
+    /// True when it was too long for the slot, and waits whole in the socket's queue.
+    #[inline]
+    pub fn waits_in_queue(&self) -> bool {
+        self.header().tp_status & libc::TP_STATUS_COPY != 0
+    }
+
     /// When the kernel put it here; comparable between the rings of one interface.
     pub fn arrived_at(&self) -> (u32, u32) {
         let header = self.header();

@@ -19,6 +19,19 @@ impl RawSocket {
         Self::bound(interface, libc::ETH_P_ALL as u16)
     }
 
+    /// Its frames begin with a virtio-net header.
+    pub fn dressing_on(interface: &str) -> Self {
+        let socket = Self::on(interface);
+        // SAFETY: the value lives through the call.
+        let set = unsafe {
+            let on = 1i32;
+            let len = size_of_val(&on) as u32;
+            libc::setsockopt(socket.0.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, (&raw const on).cast(), len)
+        };
+        assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+        socket
+    }
+
     fn bound(interface: &str, protocol: u16) -> Self {
         let name = CString::new(interface).unwrap();
         // SAFETY: the name and the address live through the calls; the descriptor is new and ours.

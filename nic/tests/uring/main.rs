@@ -15,6 +15,7 @@ mod on_interfaces;
 mod order;
 #[path = "../patience/mod.rs"]
 mod patience;
+mod placing;
 #[allow(dead_code, reason = "some of it is for tests of another driver")]
 #[path = "../raw_socket/mod.rs"]
 mod raw_socket;
@@ -43,6 +44,13 @@ inside_a_namespace! {
         frames_of_both_rings_come_in_the_order_of_sending
         short_frames_that_come_alone_and_many_at_once_are_whole
         short_frames_that_follow_large_ones_come_after_them
+    }
+    placing {
+        every_other_full_frame_is_fetched_and_all_come_in_the_order_of_sending
+        a_stream_one_way_is_fetched_no_more_until_as_much_comes_back
+        a_frame_is_fetched_after_the_interface_was_down
+        a_packet_that_is_shorter_than_it_says_is_dropped
+        packets_that_are_to_be_fetched_wake_and_fill_a_ring_of_their_own
     }
     foreign {
         foreign_protocols_are_not_seen

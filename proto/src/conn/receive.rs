@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use sidelane_nic::Begun;
 use sidelane_nic::time::Instant;
 
 use super::{Conn, NotedAck, Owed, Phase, SILENT_KEEP_ALIVES, TurnContext, settle};
@@ -17,7 +18,18 @@ use crate::seal::Job;
 use crate::send_fifo::{SendFifo, Span};
 use crate::spares::Spares;
 use crate::timers::Timer;
-use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, PLAIN_LEN, PlainHeader, Seq, Tokens, flags, is_operations};
+use crate::wire::{Check, FULL_LEN, Header, Hello, Kind, PLAIN_LEN, PlainHeader, Seq, Tokens, flags};
+
+/// Where the bytes of a frame's body are.
+#[derive(Clone, Copy)]
+enum Body<'a> {
+    Here(&'a [u8]),
+    /// Where [`Conn::place`] said, all `len` of them but for the records' own at its `front`.
+    Placed {
+        front: &'a [u8],
+        len: usize,
+    },
+}
 
 impl Conn {
     /// Takes in a Data, Ack or Ping frame of a driver that loses, reorders or alters.
@@ -31,6 +43,45 @@ impl Conn {
     ) -> Result<(), Reject> {
         let mut placed = false;
         self.admit(turn, header.epoch, |conn, turn| conn.is_whole(turn, header, frame, &mut placed))?;
+        let body = &frame[FULL_LEN..];
+        let body = if placed { Body::Placed { front: body, len: body.len() } } else { Body::Here(body) };
+        self.handle_admitted(turn, header, body, taker)
+    }
+
+    /// As [`Self::handle_frame`], of a Data frame whose end waits for being told where it goes: to its place if that is known, and else to
+    /// the driver's.
+    pub fn handle_begun(
+        &mut self,
+        turn: &mut TurnContext,
+        header: &Header,
+        begun: Begun<'_>,
+        taker: Taker<'_>,
+    ) -> Result<(), Reject> {
+        let is_awaited = header.epoch == self.keys.own as u16
+            && matches!(self.phase, Phase::Open | Phase::Closing)
+            && self.keys.tag == 0
+            && self.reorder.turn(header.seq) == Turn::Now;
+        let (head, len) = (begun.head(), begun.len() - FULL_LEN);
+        let front = &head[FULL_LEN..];
+        let check = self.keys.check_in;
+        let Some(place) = is_awaited.then(|| self.place(turn, front, len)).flatten() else {
+            return self.handle_frame(turn, header, begun.whole().ok_or(Reject::Truncated)?, taker);
+        };
+        let head = &head[..FULL_LEN + len - place.len()];
+        let holds = begun.fetch(place) && check.holds_apart(head, place);
+        self.admit(turn, header.epoch, |_, _| holds)?;
+        self.handle_admitted(turn, header, Body::Placed { front, len }, taker)
+    }
+
+    /// Takes in what was admitted.
+    #[inline(always)]
+    fn handle_admitted(
+        &mut self,
+        turn: &mut TurnContext,
+        header: &Header,
+        body: Body<'_>,
+        taker: Taker<'_>,
+    ) -> Result<(), Reject> {
         if !turn.was_away && self.can_wait(header) {
             // A frame that was overtaken knows less. Its credit may even be so old that it seems to lie ahead.
             let newer = self.noted.map_or(1, |noted| header.ack.since(noted.ack));
@@ -47,7 +98,7 @@ impl Conn {
             self.ack.on_away();
         }
         if header.kind == Kind::Data {
-            self.on_data(turn, header.seq, &frame[FULL_LEN..], placed, taker)?;
+            self.on_data(turn, header.seq, body, taker)?;
         } else if header.kind == Kind::Ping {
             self.ack.on_request();
         }
@@ -291,16 +342,10 @@ impl Conn {
 
     #[inline(never)]
     fn is_whole_placing(&mut self, turn: &mut TurnContext, frame: &[u8], placed: &mut bool) -> bool {
-        let body = &frame[FULL_LEN..];
-        let place = if is_operations(body) {
-            let one_sided = self.one_sided.as_ref();
-            one_sided.and_then(|one_sided| one_sided.place(&mut turn.rma.regions, self.id, body))
-        } else {
-            self.inbox.place(body)
-        };
-        let Some(place) = place else { return self.keys.check_in.holds(frame) };
+        let (check, body) = (self.keys.check_in, &frame[FULL_LEN..]);
+        let Some(place) = self.place(turn, body, body.len()) else { return check.holds(frame) };
         *placed = true;
-        self.keys.check_in.holds_copying(frame, place)
+        check.holds_copying(frame, place)
     }
 
     /// Notes what the peer's Hello says.
@@ -367,20 +412,12 @@ impl Conn {
     }
 
     #[inline(always)]
-    fn on_data(
-        &mut self,
-        turn: &mut TurnContext,
-        seq: Seq,
-        body: &[u8],
-        placed: bool,
-        taker: Taker<'_>,
-    ) -> Result<(), Reject> {
+    fn on_data(&mut self, turn: &mut TurnContext, seq: Seq, body: Body<'_>, taker: Taker<'_>) -> Result<(), Reject> {
         match self.reorder.turn(seq) {
             Turn::Now => {
-                let mut may_grant = if seldom(placed) {
-                    self.take_in_placed(turn, body)?
-                } else {
-                    self.take_in(turn, body, false, taker)?
+                let mut may_grant = match body {
+                    Body::Here(body) => self.take_in(turn, body, false, taker)?,
+                    Body::Placed { front, len } => self.take_in_placed(turn, front, len)?,
                 };
                 if seldom(self.reorder.has_gap()) {
                     self.close_gap(turn);
@@ -405,6 +442,7 @@ impl Conn {
                 if self.reorder.is_in_sack(seq) {
                     self.ack.on_gap();
                 }
+                let Body::Here(body) = body else { unreachable!("only the frame whose turn it is has a place") };
                 if !self.keep_early(turn, seq, body) {
                     return Err(Reject::Overrun);
                 }

@@ -261,15 +261,24 @@ impl Conn {
         Ok(may_grant)
     }
 
-    /// As [`Self::take_in`], of a body whose bytes are in their place.
+    /// Where the bytes of the frame whose turn it is go, which has a body of `len` bytes that begins with `front`: if that follows from
+    /// this side's state alone.
+    pub(super) fn place<'a>(&'a mut self, turn: &'a mut TurnContext, front: &[u8], len: usize) -> Option<&'a mut [u8]> {
+        if is_operations(front) {
+            return self.one_sided.as_ref()?.place(&mut turn.rma.regions, self.id, front, len);
+        }
+        self.inbox.place(front, len)
+    }
+
+    /// As [`Self::take_in`], of a body whose bytes are where [`Self::place`] said.
     #[inline]
-    pub(super) fn take_in_placed(&mut self, turn: &mut TurnContext, body: &[u8]) -> Result<bool, Reject> {
-        if is_operations(body) {
+    pub(super) fn take_in_placed(&mut self, turn: &mut TurnContext, front: &[u8], len: usize) -> Result<bool, Reject> {
+        if is_operations(front) {
             self.one_sided(&turn.config).on_piece_placed();
             return Ok(false);
         }
-        self.inbox.accept_placed(body)?;
-        turn.until_whole = Some(self.inbox.lacking(body.len()));
+        self.inbox.accept_placed(len)?;
+        turn.until_whole = Some(self.inbox.lacking(len));
         Ok(true)
     }
 

@@ -11,7 +11,7 @@ use std::fmt;
 use std::io;
 
 use sidelane_nic::time::{Duration, Instant};
-use sidelane_nic::{Link, LinkAddr, Nic};
+use sidelane_nic::{Arrival, Link, LinkAddr, Nic};
 
 use crate::conn::Conn;
 use crate::counters::Counters;
@@ -154,7 +154,14 @@ impl<N: Nic> Endpoint<N> {
         }
         router.turn.lone.begin_turn(!router.ready.is_empty());
         let burst = router.turn.end_with_message(self.burst);
-        let received = self.nic.rx_burst(burst, |frame, from| router.handle_frame(frame, from, N::RELIABLE, taker));
+        let received = if N::RELIABLE {
+            self.nic.rx_burst(burst, |frame, from| router.handle_frame(frame, from, true, taker))
+        } else {
+            self.nic.rx_arrivals(burst, |arrival, from| match arrival {
+                Arrival::Whole(frame) => router.handle_frame(frame, from, false, taker),
+                Arrival::Begun(begun) => router.handle_begun(begun, from, taker),
+            })
+        };
         if burst < self.burst && received == burst {
             router.turn.after_short();
         }

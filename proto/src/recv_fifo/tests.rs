@@ -47,14 +47,14 @@ proptest! {
             while let Some(body) = sending.pop_front_if(|body| sent + body.len() as u64 <= fifo.grant()) {
                 sent += body.len() as u64;
                 // Where its bytes may go on ahead, what looked like the body until its check failed goes before it.
-                if let Some(place) = fifo.place(&body) {
+                if let Some(place) = fifo.place(&body, body.len()) {
                     let part = &body[RECORD_LEN..];
                     prop_assert_eq!(place.len(), part.len());
                     if damaged >> (placed % 64) & 1 == 1 {
                         place.fill(0xee);
                     } else {
                         place.copy_from_slice(part);
-                        prop_assert!(fifo.accept_placed(&body).is_ok());
+                        prop_assert!(fifo.accept_placed(body.len()).is_ok());
                         placed += 1;
                         continue;
                     }
@@ -103,19 +103,19 @@ fn only_what_continues_a_message_has_a_place_and_never_beyond_its_end() {
     spares.give(vec![0xaa; 2_000]);
     let parts = bodies(1, 700);
     let [first, more, end] = parts.as_slice() else { panic!("700 bytes are three bodies") };
-    assert_eq!(fifo.place(more), None, "there is no message");
+    assert_eq!(fifo.place(more, more.len()), None, "there is no message");
     fifo.accept(first, 1 << 20, &mut spares).unwrap();
     fifo.accept(more, 1 << 20, &mut spares).unwrap();
-    assert_eq!(fifo.place(more), None, "it would end beyond the message");
+    assert_eq!(fifo.place(more, more.len()), None, "it would end beyond the message");
     for other in [first, &bodies(2, 8)[0], &end[..end.len() - 1], &[end.as_slice(), &[0]].concat(), &[][..]] {
-        assert_eq!(fifo.place(other), None, "{other:?}");
+        assert_eq!(fifo.place(other, other.len()), None, "{other:?}");
     }
-    fifo.place(end).expect("the message's last bytes").fill(0xee);
+    fifo.place(end, end.len()).expect("the message's last bytes").fill(0xee);
     assert!(!fifo.is_ready(), "nobody sees them before they count");
-    fifo.place(end).unwrap().copy_from_slice(&end[RECORD_LEN..]);
-    fifo.accept_placed(end).unwrap();
-    assert_eq!(fifo.place(end), None, "the message is whole");
-    assert_eq!(fifo.accept_placed(end), Err(Reject::Malformed));
+    fifo.place(end, end.len()).unwrap().copy_from_slice(&end[RECORD_LEN..]);
+    fifo.accept_placed(end.len()).unwrap();
+    assert_eq!(fifo.place(end, end.len()), None, "the message is whole");
+    assert_eq!(fifo.accept_placed(end.len()), Err(Reject::Malformed));
     assert_eq!(fifo.take(&mut spares, |message, _| message.to_vec()), Taken::Message(vec![1; 700]));
 }
 
@@ -215,7 +215,7 @@ fn large_messages_beyond_the_credit_are_refused() {
     let mut taken = 0;
     let refused = loop {
         let body = bodies.next().expect("without end");
-        if fifo.place(&body).is_some() {
+        if fifo.place(&body, body.len()).is_some() {
             panic!("no buffer was there before");
         }
         match fifo.accept(&body, 1 << 20, &mut spares) {
@@ -235,10 +235,10 @@ fn bytes_that_have_a_place_count_against_the_credit_too() {
     fifo.accept(&parts[0], 1 << 20, &mut spares).unwrap();
     let mut taken = parts[0].len();
     for part in &parts[1..] {
-        if fifo.place(part).is_none() {
+        if fifo.place(part, part.len()).is_none() {
             break;
         }
-        fifo.accept_placed(part).unwrap();
+        fifo.accept_placed(part.len()).unwrap();
         taken += part.len();
     }
     assert!(taken <= CAPACITY && taken + LONGEST > CAPACITY, "{taken} bytes of {CAPACITY}");

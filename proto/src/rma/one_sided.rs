@@ -241,8 +241,8 @@ impl OneSided {
     }
 
     /// See [`Served::place`].
-    pub fn place<'a>(&self, regions: &'a mut Regions, from: PeerId, body: &[u8]) -> Option<&'a mut [u8]> {
-        self.served.place(regions, from, body)
+    pub fn place<'a>(&self, regions: &'a mut Regions, from: PeerId, front: &[u8], len: usize) -> Option<&'a mut [u8]> {
+        self.served.place(regions, from, front, len)
     }
 
     /// See [`Served::on_piece_placed`].

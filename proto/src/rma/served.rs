@@ -7,7 +7,7 @@ use super::outbox::{BulkKind, Outbox, Source};
 use super::region::Regions;
 use crate::PeerId;
 use crate::conn::TurnContext;
-use crate::wire::{ANSWER_LEN, Change, Operation, Operations, PUT_LEN, Target, put_flags};
+use crate::wire::{ANSWER_LEN, Change, Operation, Target, put_flags, put_piece};
 
 /// How far the peer's operations are, and what it is to be told.
 #[derive(Debug)]
@@ -107,20 +107,17 @@ impl Served {
         allowed.map(|_| ())
     }
 
-    /// Where the bytes of `body` go, the frame whose turn it is, if it is one more piece, as long as the one before, of the put whose
-    /// pieces arrive. What it says of that is only compared with what is known: bytes of a frame that turns out to be damaged are
-    /// where its put's own will be. The put's end is not told beforehand, so it has no place here.
-    pub fn place<'a>(&self, regions: &'a mut Regions, from: PeerId, body: &[u8]) -> Option<&'a mut [u8]> {
+    /// Where the bytes go of a body of `len` bytes that begins with `front`, of the frame whose turn it is, if it is one more piece, as
+    /// long as the one before, of the put whose pieces arrive. What it says of that is only compared with what is known: bytes of a frame
+    /// that turns out to be damaged are where its put's own will be. The put's end is not told beforehand, so it has no place here.
+    pub fn place<'a>(&self, regions: &'a mut Regions, from: PeerId, front: &[u8], len: usize) -> Option<&'a mut [u8]> {
         let piece = self.next?;
-        match Operations::new(body).next()?.ok()? {
-            Operation::Put { to, flags, bytes }
-                if flags & put_flags::LAST == 0
-                    && PUT_LEN + bytes.len() == body.len()
-                    && piece == (Piece { to, len: bytes.len() }) => {}
-            _ => return None,
+        let (to, len) = put_piece(front, len)?;
+        if piece != (Piece { to, len }) {
+            return None;
         }
-        let (region, at) = regions.allow(&piece.to, piece.len, Rights::WRITE, from).ok()?;
-        Some(regions.place(region, at, piece.len))
+        let (region, at) = regions.allow(&to, len, Rights::WRITE, from).ok()?;
+        Some(regions.place(region, at, len))
     }
 
     /// The frame was taken in whose bytes were written to the place that [`Self::place`] gave for it, last of all.

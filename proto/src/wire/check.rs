@@ -51,6 +51,13 @@ impl Check {
         self.of(frame) == u32_at(frame, field::CHECK.start)
     }
 
+    /// As [`Self::holds`], of a frame whose `end` is elsewhere.
+    #[inline]
+    pub fn holds_apart(self, front: &[u8], end: &[u8]) -> bool {
+        let check = self.key ^ crc32c_behind(crc32c(&front[field::CHECK.end..]), end);
+        cfg!(fuzzing) || check == u32_at(front, field::CHECK.start)
+    }
+
     /// As [`Self::holds`], and copies the frame's end to `to`, each byte read once for both. What was copied is worth nothing
     /// where the check does not hold.
     #[inline]
@@ -121,6 +128,7 @@ mod tests {
 
             let mut end = vec![0xee; tail.len()];
             assert!(check.holds_copying(&whole, &mut end) && end == tail, "from {at} on");
+            assert!(check.holds_apart(front, tail), "cut at {at}");
             frame[8_999] ^= 1;
             assert!(!check.holds_copying(&frame, &mut end), "from {at} on");
         }

@@ -20,10 +20,10 @@ pub(crate) use header::{FULL_LEN, Header, Kind, NUMBER, PLAIN_LEN, PlainHeader, 
 pub(crate) use hello::{HELLO_LEN, Hello, PING_LEN, Tokens};
 pub(crate) use operation::{
     ANSWER_LEN, Change, Operation, Operations, PUT_LEN, Target, is_operations, operation_len, put_answer, put_flags,
-    put_put, split_messages,
+    put_piece, put_put, split_messages,
 };
 pub(crate) use record::{
-    FIRST_LEN, RECORD_LEN, Record, Records, is_lone_message, is_whole_messages, message_word, more_part, put_close,
+    FIRST_LEN, RECORD_LEN, Record, Records, is_lone_message, is_whole_messages, message_word, more_len, put_close,
     put_first, put_message, put_message_of_two, put_more,
 };
 pub(crate) use seq::Seq;

@@ -139,6 +139,15 @@ const fn header_len(kind: u8) -> Option<usize> {
     })
 }
 
+/// Where a body of `len` bytes that begins with `front` goes, and how many of its bytes: if it is nothing but a piece of a put, and not
+/// the last one.
+pub(crate) fn put_piece(front: &[u8], len: usize) -> Option<(Target, usize)> {
+    let front: &[u8; PUT_LEN] = front.first_chunk()?;
+    let bytes = usize::from(u16_at(front, field::LEN.start));
+    let is_piece = front[field::KIND] == PUT && front[field::FLAGS] & put_flags::LAST == 0 && PUT_LEN + bytes == len;
+    is_piece.then(|| (Target::parse(front), bytes))
+}
+
 /// Writes the header of a Put of `len` bytes.
 #[inline]
 pub(crate) fn put_put(out: &mut [u8], to: &Target, flags: u8, len: u16) {

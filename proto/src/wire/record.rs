@@ -121,13 +121,12 @@ pub(crate) fn is_lone_message(body: &[u8]) -> bool {
         if usize::from(u16::from_le_bytes([*low, *high])) == message.len())
 }
 
-/// The bytes that `body` continues a message with, if it does nothing else.
+/// How many bytes a body of `len` bytes that begins with `front` continues a message with, if it does nothing else.
 #[inline]
-pub(crate) fn more_part(body: &[u8]) -> Option<&[u8]> {
-    match split_record(body) {
-        Ok((Record::More(part), [])) => Some(part),
-        _ => None,
-    }
+pub(crate) fn more_len(front: &[u8], len: usize) -> Option<usize> {
+    let &[MORE, _, low, high] = front.first_chunk()? else { return None };
+    let part = usize::from(u16::from_le_bytes([low, high]));
+    (RECORD_LEN + part == len).then_some(part)
 }
 
 /// Walks the records of a frame's body; ends after the first that cannot be read.

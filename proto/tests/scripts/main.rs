@@ -20,7 +20,10 @@ macro_rules! scripts {
         const NAMES: &[&str] = &[$(stringify!($name)),*];
         $(#[test]
         fn $name() {
-            stage::play(&folder(), stringify!($name));
+            // Whole frames; their headers, and what is more if it is called for; and the header of a put too.
+            for head in [None, Some(24), Some(48)] {
+                stage::play(&folder(), stringify!($name), head);
+            }
         })*
     };
 }

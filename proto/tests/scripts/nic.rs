@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use sidelane_nic::time::Instant;
-use sidelane_nic::{Caps, Counters, Link, LinkAddr, LinkError, Nic, OwnSlot, TxSlot};
+use sidelane_nic::{Arrival, Begun, Caps, Counters, Link, LinkAddr, LinkError, Nic, OwnSlot, Rest, TxSlot};
 
 /// What both the driver and the script hold.
 #[derive(Default)]
@@ -21,6 +21,8 @@ pub struct Wire {
     pub gone: bool,
     /// The driver shows one frame at a time, however many wait.
     pub one_by_one: bool,
+    /// Of longer frames it shows so many bytes, and has the rest fetched.
+    pub head: Option<usize>,
 }
 
 pub struct ScriptNic {
@@ -32,6 +34,19 @@ impl ScriptNic {
     pub fn new(caps: Caps) -> (Self, Rc<RefCell<Wire>>) {
         let wire = Rc::new(RefCell::new(Wire::default()));
         (Self { caps, wire: Rc::clone(&wire) }, wire)
+    }
+}
+
+/// A frame whose rest is to be fetched.
+struct Waiting<'a>(&'a [u8]);
+
+impl Rest for Waiting<'_> {
+    fn fetch(&mut self, at: usize, into: &mut [u8]) -> bool {
+        into.copy_from_slice(&self.0[at..]);
+        true
+    }
+    fn whole(&mut self) -> Option<&[u8]> {
+        Some(self.0)
     }
 }
 
@@ -47,6 +62,10 @@ impl Nic for ScriptNic {
     }
     fn unlink(&mut self, _: Link) {}
     fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
+        self.rx_arrivals(budget, |arrival, from| each(arrival.whole().expect("it is there"), from))
+    }
+    fn rx_arrivals(&mut self, budget: usize, mut each: impl FnMut(Arrival<'_>, LinkAddr)) -> usize {
+        let head = self.wire.borrow().head;
         let arrived: Vec<_> = {
             let mut wire = self.wire.borrow_mut();
             let budget = if wire.one_by_one { 1 } else { budget };
@@ -54,7 +73,12 @@ impl Nic for ScriptNic {
             wire.arriving.drain(..count).collect()
         };
         for (node, bytes) in &arrived {
-            each(bytes, LinkAddr::Mem { node: *node });
+            let mut rest = Waiting(bytes);
+            let arrival = match head {
+                Some(head) if head < bytes.len() => Arrival::Begun(Begun::new(&bytes[..head], bytes.len(), &mut rest)),
+                _ => Arrival::Whole(bytes),
+            };
+            each(arrival, LinkAddr::Mem { node: *node });
         }
         arrived.len()
     }

@@ -32,8 +32,8 @@ struct Stage {
     seen: Vec<String>,
 }
 
-/// Plays `folder/name.script`; a line that does not hold ends the test.
-pub fn play(folder: &Path, name: &str) {
+/// Plays `folder/name.script`; a line that does not hold ends the test. Of frames longer than `head` the driver has the rest fetched.
+pub fn play(folder: &Path, name: &str, head: Option<usize>) {
     let path = folder.join(name).with_extension("script");
     let script = std::fs::read_to_string(&path).expect("the script can be read");
     let mut lines = lines(&script).peekable();
@@ -42,6 +42,7 @@ pub fn play(folder: &Path, name: &str) {
         settings.extend(line.words);
     }
     let mut stage = Stage::new(&settings);
+    stage.wire.borrow_mut().head = head;
     let end =
         Line { number: script.lines().count(), text: "the end", after: Duration::ZERO, what: "silence", words: vec![] };
     for line in lines.chain([end]) {

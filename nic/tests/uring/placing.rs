@@ -1,0 +1,202 @@
+//! Super-packets that are copied out of the kernel to their place: whole, in the order of sending, and only while both sides send.
+
+use sidelane_nic::encap::gso::{self, Service};
+use sidelane_nic::uring::Uring;
+use sidelane_nic::{Arrival, Link, LinkAddr, Nic, TxSlot};
+
+use crate::namespace::{ip, veth};
+use crate::patience::until;
+use crate::raw_socket::RawSocket;
+use crate::stage::{commit, open, receive_one, veth_pair};
+
+/// Sends a frame of `len` bytes that ends in bytes which the driver may send from where they are.
+fn send_before(nic: &mut Uring, link: Link, number: u8, len: usize) {
+    let tail = vec![number; len - FRONT];
+    let mut slot = nic.tx_slot_before(link, FRONT, &tail).expect("nothing waits");
+    slot.fill(number);
+    slot.commit();
+}
+
+/// What is written before the tail.
+const FRONT: usize = 48;
+
+/// How a frame came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Came {
+    Whole,
+    Fetched,
+    /// By its beginning, and nobody asked for the rest.
+    Dropped,
+}
+
+/// The next frame: its first byte, and how it came. Every third of those that begin is fetched from the end of its head on, every third
+/// taken whole, and every third dropped.
+fn receive(nic: &mut Uring, begun: &mut usize) -> (u8, Came) {
+    let mut came = None;
+    until("a frame comes", || {
+        nic.rx_arrivals(1, |arrival, _| {
+            came = Some(match arrival {
+                Arrival::Whole(frame) => {
+                    assert!(frame.iter().all(|byte| *byte == frame[0]));
+                    (frame[0], Came::Whole)
+                }
+                Arrival::Begun(frame) => {
+                    let (head, len, number) = (frame.head(), frame.len(), frame.head()[0]);
+                    assert!(head.iter().all(|byte| *byte == number) && head.len() >= FRONT);
+                    *begun += 1;
+                    match *begun % 3 {
+                        0 => (number, Came::Dropped),
+                        1 => {
+                            let mut place = vec![!number; len - FRONT + 2];
+                            let end = place.len() - 1;
+                            assert!(frame.fetch(&mut place[1..end]));
+                            assert!(place[1..end].iter().all(|byte| *byte == number), "its own bytes");
+                            assert!([place[0], place[end]].iter().all(|byte| *byte == !number), "and no more");
+                            (number, Came::Fetched)
+                        }
+                        _ => {
+                            let whole = frame.whole().expect("it waits");
+                            assert!(whole.len() == len && whole.iter().all(|byte| *byte == number));
+                            (number, Came::Fetched)
+                        }
+                    }
+                }
+            });
+        });
+        came.is_some()
+    });
+    came.expect("just seen")
+}
+
+pub fn every_other_full_frame_is_fetched_and_all_come_in_the_order_of_sending() {
+    let (mut a, mut b, to_b) = veth_pair();
+    let (small, full) = (a.caps().mtu_safe, a.caps().mtu);
+    let (mut begun, mut next) = (0, 0u8);
+    for round in 0..60 {
+        let sent = next;
+        let mut expected = Vec::new();
+        for at in 0..12 {
+            // Of four kinds, in runs of one and two.
+            let placed = match (at + round) / 2 % 4 {
+                0 => commit(&mut a, to_b, &vec![next; small]).then_some(false),
+                1 => commit(&mut a, to_b, &vec![next; full]).then_some(false),
+                2 => {
+                    send_before(&mut a, to_b, next, full - 1);
+                    Some(false)
+                }
+                _ => {
+                    send_before(&mut a, to_b, next, full);
+                    Some(true)
+                }
+            };
+            expected.push(placed.expect("there is room"));
+            next = next.wrapping_add(1);
+        }
+        a.flush();
+        let mut by_begun = Vec::new();
+        for (number, may_be_placed) in (0..).zip(expected) {
+            let (first, came) = receive(&mut b, &mut begun);
+            assert_eq!(first, sent.wrapping_add(number));
+            assert!(may_be_placed || came == Came::Whole);
+            by_begun.extend(may_be_placed.then_some(came != Came::Whole));
+        }
+        assert!(by_begun.windows(2).all(|pair| pair[0] != pair[1]), "every other one: {by_begun:?}");
+    }
+    assert!(begun > 60 && b.fetched() == begun as u64);
+    assert_eq!((b.counters().rx_frames, b.counters().rx_dropped, b.counters().rx_foreign), (60 * 12, 0, 0));
+}
+
+pub fn a_stream_one_way_is_fetched_no_more_until_as_much_comes_back() {
+    let (mut a, mut b, to_b) = veth_pair();
+    let to_a = b.link(a.caps().addr).unwrap();
+    let full = a.caps().mtu;
+    let pass = |from: &mut Uring, to: &mut Uring, link, frames: u64| {
+        let before = to.fetched();
+        for _ in 0..frames {
+            send_before(from, link, 1, full);
+            receive_one(to);
+        }
+        to.fetched() - before
+    };
+    // 8 MiB of them, in twice as many frames.
+    let most = (8 << 20) / full as u64;
+    assert_eq!(pass(&mut a, &mut b, to_b, 3 * most), most);
+    assert_eq!(pass(&mut a, &mut b, to_b, 10), 0);
+    assert_eq!(pass(&mut b, &mut a, to_a, 20), 10);
+    assert_eq!(pass(&mut a, &mut b, to_b, 30), 10, "as many as have come");
+}
+
+/// A socket tells once that its interface was down: that is not about the packet that is fetched next.
+pub fn a_frame_is_fetched_after_the_interface_was_down() {
+    let (mut a, mut b, to_b) = veth_pair();
+    let full = a.caps().mtu;
+    for _ in 0..3 {
+        ip("link set vB down");
+        ip("link set vB up");
+        let before = b.fetched();
+        until("the interface carries frames", || {
+            send_before(&mut a, to_b, 7, full);
+            a.flush();
+            let mut came = 0;
+            b.rx_burst(64, |frame, _| {
+                assert!(frame.len() == full && frame.iter().all(|byte| *byte == 7));
+                came += 1;
+            });
+            came > 0 && b.fetched() > before
+        });
+        assert_eq!(b.counters().rx_frames, b.counters().rx_bytes / full as u64, "none was lost between ring and queue");
+    }
+}
+
+/// Whoever sleeps is woken by them, and what nobody takes is dropped and counted.
+pub fn packets_that_are_to_be_fetched_wake_and_fill_a_ring_of_their_own() {
+    veth("vA", "vB");
+    let (mut a, mut b) = (open("vA", 1), open("vB", 1));
+    let to_b = a.link(b.caps().addr).unwrap();
+    let full = a.caps().mtu;
+    send_before(&mut a, to_b, 1, full);
+    b.wait(None).unwrap();
+    assert_eq!(receive_one(&mut b)[0], 1);
+    assert_eq!(b.fetched(), 1);
+    for _ in 0..100 {
+        send_before(&mut a, to_b, 2, full);
+    }
+    let mut came = 0;
+    until("all are told", || {
+        came += b.rx_burst(64, |frame, _| assert_eq!(frame.len(), full)) as u64;
+        came + b.counters().rx_dropped == 100
+    });
+    assert!(came >= b.caps().rx_frames as u64 && b.counters().rx_dropped > 0, "{:?}", b.counters());
+    assert_eq!(b.counters().rx_frames, 1 + came);
+}
+
+/// Who says that there is more than there is gets nowhere, and the next one is not mistaken for the rest.
+pub fn a_packet_that_is_shorter_than_it_says_is_dropped() {
+    let (mut a, mut b, to_b) = veth_pair();
+    let LinkAddr::Ether { mac: dst_mac, endpoint: dst } = b.caps().addr else { unreachable!("it is on an interface") };
+    let neighbour = RawSocket::dressing_on("vA");
+    let full = a.caps().mtu;
+    let forge = |says: u16, service, has: usize| {
+        let mut header = gso::Header { dst_mac, src_mac: [2; 6], dst, src: 9, len: 0 }.emit(1448);
+        gso::set(&mut header, says, service);
+        neighbour.send(&[&header[..], &vec![0xee; has]].concat());
+    };
+    // As long as the longest, as ours are, and as what fits a slot; one of them honest.
+    for (says, has) in [(65_495, 3_000), (full as u16, full - 1), (1_800, 1_700), (3_000, 3_000)] {
+        forge(says, Service::Placed, has);
+        let mut shown = Vec::new();
+        for way in 0..2 {
+            send_before(&mut a, to_b, way, full);
+        }
+        until("what follows comes", || {
+            b.rx_arrivals(64, |arrival, _| {
+                shown.extend(arrival.whole().map(|frame| (frame[0], frame.len())));
+            });
+            shown.len() > 1 + usize::from(says as usize == has)
+        });
+        let honest = (says as usize == has).then_some((0xee, has));
+        assert!(honest.into_iter().chain([(0, full), (1, full)]).eq(shown), "{says} B of {has}");
+    }
+    let counters = b.counters();
+    assert_eq!((counters.rx_frames, counters.rx_dropped, counters.rx_foreign), (9, 3, 0));
+}
