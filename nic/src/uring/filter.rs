@@ -120,6 +120,22 @@ mod tests {
     }
 
     #[test]
+    fn who_has_no_other_socket_takes_super_packets_of_every_service() {
+        let mut placed = [0; gso::HEADER_LEN];
+        placed[gso::VNET_LEN..].copy_from_slice(&super_packet(MAC, 7));
+        gso::set(&mut placed, 0, gso::Service::Placed);
+        let (placed, ordinary) = (&placed[gso::VNET_LEN..], &super_packet(MAC, 7)[..]);
+        for (service, takes) in [
+            (None, [true, true]),
+            (Some(gso::Service::Ordinary), [true, false]),
+            (Some(gso::Service::Placed), [false, true]),
+        ] {
+            let filter = super_packets_to(MAC, 7, service);
+            assert_eq!([ordinary, placed].map(|packet| accepts(&filter, packet)), takes, "{service:?}");
+        }
+    }
+
+    #[test]
     fn ordinary_tcp_to_the_interface_does_not() {
         assert!(!accepts(&super_packets_to(MAC, 7, None), &super_packet(gso::disguise(MAC), 7)));
     }

@@ -4,7 +4,8 @@
 //! sent by one `send`, or several by one io_uring submission. Small frames travel under our own EtherType. On a veth a
 //! second socket carries more: with segmentation offload, frames of up to 64 KB as super-packets
 //! ([`crate::encap::gso`]); without, many frames at once that the kernel cuts apart ([`crate::encap::train`]), to peers that
-//! take them. Socket filters steer by destination endpoint, so processes share an interface; small frames go without one while no others come.
+//! take them. To a third come super-packets that are copied out of the kernel straight to their place. Socket filters steer by
+//! destination endpoint, so processes share an interface; small frames go without one while no others come.
 //!
 //! Needs CAP_NET_RAW: root, `setcap cap_net_raw+ep`, or a user namespace with the interface in it (`unshare -Urn`).
 
@@ -107,6 +108,11 @@ impl Uring {
     /// Of the frames shown so far, those that were seen before the kernel had handed them over.
     pub fn seen_early(&self) -> u64 {
         self.seen_early
+    }
+
+    /// True where long super-packets may wait to be fetched: on a veth with the offload, if the system allows a socket so much.
+    pub fn can_fetch(&self) -> bool {
+        self.placing.is_some()
     }
 
     /// Super-packets so far that came to be placed, without a ring.

@@ -4,10 +4,20 @@ use sidelane_nic::encap::gso::{self, Service};
 use sidelane_nic::uring::Uring;
 use sidelane_nic::{Arrival, Link, LinkAddr, Nic, TxSlot};
 
-use crate::namespace::{ip, veth};
+use crate::namespace::ip;
 use crate::patience::until;
 use crate::raw_socket::RawSocket;
-use crate::stage::{commit, open, receive_one, veth_pair};
+use crate::stage::{commit, receive_one, veth_pair};
+
+/// Two ends of a veth pair, if super-packets may wait there.
+fn fetching_pair() -> Option<(Uring, Uring, Link)> {
+    let pair = veth_pair();
+    if !pair.1.can_fetch() {
+        println!("skipped: net.core.rmem_max is below 1.8 MB, and only root may exceed it");
+        return None;
+    }
+    Some(pair)
+}
 
 /// Sends a frame of `len` bytes that ends in bytes which the driver may send from where they are.
 fn send_before(nic: &mut Uring, link: Link, number: u8, len: usize) {
@@ -69,7 +79,7 @@ fn receive(nic: &mut Uring, begun: &mut usize) -> (u8, Came) {
 }
 
 pub fn every_other_full_frame_is_fetched_and_all_come_in_the_order_of_sending() {
-    let (mut a, mut b, to_b) = veth_pair();
+    let Some((mut a, mut b, to_b)) = fetching_pair() else { return };
     let (small, full) = (a.caps().mtu_safe, a.caps().mtu);
     let (mut begun, mut next) = (0, 0u8);
     for round in 0..60 {
@@ -107,7 +117,7 @@ pub fn every_other_full_frame_is_fetched_and_all_come_in_the_order_of_sending() 
 }
 
 pub fn a_stream_one_way_is_fetched_no_more_until_as_much_comes_back() {
-    let (mut a, mut b, to_b) = veth_pair();
+    let Some((mut a, mut b, to_b)) = fetching_pair() else { return };
     let to_a = b.link(a.caps().addr).unwrap();
     let full = a.caps().mtu;
     let pass = |from: &mut Uring, to: &mut Uring, link, frames: u64| {
@@ -128,31 +138,31 @@ pub fn a_stream_one_way_is_fetched_no_more_until_as_much_comes_back() {
 
 /// A socket tells once that its interface was down: that is not about the packet that is fetched next.
 pub fn a_frame_is_fetched_after_the_interface_was_down() {
-    let (mut a, mut b, to_b) = veth_pair();
+    let Some((mut a, mut b, to_b)) = fetching_pair() else { return };
     let full = a.caps().mtu;
-    for _ in 0..3 {
+    for round in 1..4 {
         ip("link set vB down");
         ip("link set vB up");
-        let before = b.fetched();
         until("the interface carries frames", || {
-            send_before(&mut a, to_b, 7, full);
+            commit(&mut a, to_b, b"small");
             a.flush();
-            let mut came = 0;
-            b.rx_burst(64, |frame, _| {
-                assert!(frame.len() == full && frame.iter().all(|byte| *byte == 7));
-                came += 1;
-            });
-            came > 0 && b.fetched() > before
+            b.rx_burst(64, |frame, _| assert_eq!(frame, b"small")) > 0
         });
-        assert_eq!(b.counters().rx_frames, b.counters().rx_bytes / full as u64, "none was lost between ring and queue");
+        while b.rx_burst(64, |_, _| {}) > 0 {}
+        for number in 0..2 {
+            send_before(&mut a, to_b, number, full);
+        }
+        for number in 0..2 {
+            let frame = receive_one(&mut b);
+            assert!(frame.len() == full && frame.iter().all(|byte| *byte == number));
+        }
+        assert_eq!((b.fetched(), b.counters().rx_dropped), (round, 0));
     }
 }
 
 /// Whoever sleeps is woken by them, and what nobody takes is dropped and counted.
 pub fn packets_that_are_to_be_fetched_wake_and_fill_a_ring_of_their_own() {
-    veth("vA", "vB");
-    let (mut a, mut b) = (open("vA", 1), open("vB", 1));
-    let to_b = a.link(b.caps().addr).unwrap();
+    let Some((mut a, mut b, to_b)) = fetching_pair() else { return };
     let full = a.caps().mtu;
     send_before(&mut a, to_b, 1, full);
     b.wait(None).unwrap();
@@ -172,7 +182,7 @@ pub fn packets_that_are_to_be_fetched_wake_and_fill_a_ring_of_their_own() {
 
 /// Who says that there is more than there is gets nowhere, and the next one is not mistaken for the rest.
 pub fn a_packet_that_is_shorter_than_it_says_is_dropped() {
-    let (mut a, mut b, to_b) = veth_pair();
+    let Some((mut a, mut b, to_b)) = fetching_pair() else { return };
     let LinkAddr::Ether { mac: dst_mac, endpoint: dst } = b.caps().addr else { unreachable!("it is on an interface") };
     let neighbour = RawSocket::dressing_on("vA");
     let full = a.caps().mtu;

@@ -16,6 +16,7 @@ mod on_interfaces;
 #[path = "../patience/mod.rs"]
 mod patience;
 mod ping;
+#[allow(dead_code, reason = "some of it is for tests of another driver")]
 #[path = "../raw_socket/mod.rs"]
 mod raw_socket;
 mod sharing;
