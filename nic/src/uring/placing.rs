@@ -20,7 +20,8 @@ pub struct Placing {
     bounce: Box<[u8]>,
 }
 
-/// Which super-packets are sent to be placed.
+/// Which super-packets are sent to be placed: every other one. With all of them the receiver's core would have too much to do, and with
+/// none the sender's (`bench/NOTES.md` 78).
 #[derive(Debug)]
 pub struct Credit {
     /// Bytes that may be.

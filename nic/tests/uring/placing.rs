@@ -13,7 +13,7 @@ use crate::stage::{commit, receive_one, veth_pair};
 fn fetching_pair() -> Option<(Uring, Uring, Link)> {
     let pair = veth_pair();
     if !pair.1.can_fetch() {
-        println!("skipped: net.core.rmem_max is below 1.8 MB, and only root may exceed it");
+        println!("skipped: net.core.rmem_max is below 836 kB, and only root may exceed it");
         return None;
     }
     Some(pair)
