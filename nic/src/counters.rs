@@ -11,7 +11,7 @@ pub struct Counters {
     pub rx_foreign: u64,
     /// Dropped before us because our receive ring was full; on pairs of `dpdk`, what peers that have gone left beyond
     /// 512 frames that nobody had received. On `udp` also what was unread when its link was forgotten, where that had a
-    /// socket of its own.
+    /// socket of its own; on `uring` packets that wait in a socket's queue, of which there was no room for it or less than it says.
     pub rx_dropped: u64,
     /// Committed by the layer above and handed on: none of those that failed, nor of those that wait.
     pub tx_frames: u64,

@@ -1,7 +1,7 @@
 //! Super-packets whose bytes are copied once at their receiver: out of the kernel, to where the layer above wants them.
 //!
 //! A ring would have them copied twice, into it by the sender's core and out of it by ours. Here a slot of the ring holds a packet's
-//! beginning only, and the packet itself waits in the socket's queue (`PACKET_COPY_THRESH`, packet(7); `tpacket_rcv`, Linux 6.18), to be
+//! beginning only, and the packet itself waits in the socket's queue (`PACKET_COPY_THRESH`, networking/packet_mmap.rst; `tpacket_rcv`, Linux 6.18), to be
 //! read into its place.
 //!
 //! That pays while both sides send. The pages of a packet are freed by the core that copies out of them, and the next packet which that
@@ -33,7 +33,8 @@ pub struct Credit {
 impl Placing {
     /// What comes to `ring`'s socket.
     pub fn new(ring: RxRing) -> Self {
-        Self { ring, bounce: vec![0; gso::HEADER_LEN + gso::PAYLOAD_MAX].into() }
+        // Written, not just zero-allocated, so that every page is there; and as long as a packet can say it is.
+        Self { ring, bounce: vec![0xff; gso::HEADER_LEN + gso::PAYLOAD_MAX].into() }
     }
 
     /// The socket that it belongs to.

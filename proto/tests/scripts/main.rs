@@ -82,6 +82,7 @@ scripts! {
     rack_tolerates_reordering
     rejected
     reset
+    rest_lost
     restarted_peer
     sack
     silent_peer

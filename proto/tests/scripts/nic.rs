@@ -23,6 +23,8 @@ pub struct Wire {
     pub one_by_one: bool,
     /// Of longer frames it shows so many bytes, and has the rest fetched.
     pub head: Option<usize>,
+    /// The rest is not to be had.
+    pub rest_lost: bool,
 }
 
 pub struct ScriptNic {
@@ -37,16 +39,19 @@ impl ScriptNic {
     }
 }
 
-/// A frame whose rest is to be fetched.
-struct Waiting<'a>(&'a [u8]);
+/// A frame whose rest is to be fetched, if it is there.
+struct Waiting<'a> {
+    frame: &'a [u8],
+    is_lost: bool,
+}
 
 impl Rest for Waiting<'_> {
     fn fetch(&mut self, at: usize, into: &mut [u8]) -> bool {
-        into.copy_from_slice(&self.0[at..]);
-        true
+        into.copy_from_slice(&self.frame[at..]);
+        !self.is_lost
     }
     fn whole(&mut self) -> Option<&[u8]> {
-        Some(self.0)
+        (!self.is_lost).then_some(self.frame)
     }
 }
 
@@ -62,10 +67,10 @@ impl Nic for ScriptNic {
     }
     fn unlink(&mut self, _: Link) {}
     fn rx_burst(&mut self, budget: usize, mut each: impl FnMut(&[u8], LinkAddr)) -> usize {
-        self.rx_arrivals(budget, |arrival, from| each(arrival.whole().expect("it is there"), from))
+        self.rx_arrivals(budget, |arrival, from| each(arrival.whole().expect("none is lost"), from))
     }
     fn rx_arrivals(&mut self, budget: usize, mut each: impl FnMut(Arrival<'_>, LinkAddr)) -> usize {
-        let head = self.wire.borrow().head;
+        let (head, rest_lost) = (self.wire.borrow().head, self.wire.borrow().rest_lost);
         let arrived: Vec<_> = {
             let mut wire = self.wire.borrow_mut();
             let budget = if wire.one_by_one { 1 } else { budget };
@@ -73,7 +78,7 @@ impl Nic for ScriptNic {
             wire.arriving.drain(..count).collect()
         };
         for (node, bytes) in &arrived {
-            let mut rest = Waiting(bytes);
+            let mut rest = Waiting { frame: bytes, is_lost: rest_lost };
             let arrival = match head {
                 Some(head) if head < bytes.len() => Arrival::Begun(Begun::new(&bytes[..head], bytes.len(), &mut rest)),
                 _ => Arrival::Whole(bytes),

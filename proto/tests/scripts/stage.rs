@@ -32,7 +32,8 @@ struct Stage {
     seen: Vec<String>,
 }
 
-/// Plays `folder/name.script`; a line that does not hold ends the test. Of frames longer than `head` the driver has the rest fetched.
+/// Plays `folder/name.script`; a line that does not hold ends the test. Of frames longer than `head`, or than the script's own, the driver has
+/// the rest fetched.
 pub fn play(folder: &Path, name: &str, head: Option<usize>) {
     let path = folder.join(name).with_extension("script");
     let script = std::fs::read_to_string(&path).expect("the script can be read");
@@ -42,7 +43,8 @@ pub fn play(folder: &Path, name: &str, head: Option<usize>) {
         settings.extend(line.words);
     }
     let mut stage = Stage::new(&settings);
-    stage.wire.borrow_mut().head = head;
+    let own = stage.wire.borrow().head;
+    stage.wire.borrow_mut().head = own.or(head);
     let end =
         Line { number: script.lines().count(), text: "the end", after: Duration::ZERO, what: "silence", words: vec![] };
     for line in lines.chain([end]) {
@@ -70,12 +72,14 @@ impl Stage {
         };
         let (mut one_by_one, mut active) = (false, false);
         let mut config = Config { seed: Some(7), recv_fifo: 65_536, send_fifo: 65_536, ..Config::default() };
+        let mut head = None;
         for setting in settings {
             let (name, value) = setting.split_once('=').expect("NAME=VALUE");
             match name {
                 "mtu" => (caps.mtu, caps.mtu_safe) = (number(value) as usize, number(value) as usize),
                 "mtu_safe" => caps.mtu_safe = number(value) as usize,
                 "active" => active = value == "true",
+                "head" => head = Some(number(value) as usize),
                 "one_by_one" => one_by_one = value == "true",
                 "rx_frames" => caps.rx_frames = number(value) as usize,
                 "direct" => caps.host_delay = caps.host_delay.filter(|_| value != "true"),
@@ -91,6 +95,7 @@ impl Stage {
         }
         let (nic, wire) = ScriptNic::new(caps);
         wire.borrow_mut().one_by_one = one_by_one;
+        wire.borrow_mut().head = head;
         let endpoint = Endpoint::new(nic, config);
         let endpoint = if active { User::active(endpoint) } else { User::Plain(Box::new(endpoint)) };
         Self {
@@ -145,6 +150,7 @@ impl Stage {
             "connect" => self.peer = Some(self.endpoint.connect(LinkAddr::Mem { node: PEER }).expect("room")),
             "close" => self.endpoint.close(self.peer.expect("a peer")),
             "away" => self.wire.borrow_mut().now = self.now() + duration(words[0]),
+            "rest" => self.wire.borrow_mut().rest_lost = words[0] == "lost",
             "link_gone" => self.wire.borrow_mut().gone = true,
             "send" => self.send(words)?,
             "send_owned" => {
