@@ -34,6 +34,10 @@ pub(crate) struct Path {
     peer_message_max: u32,
     /// Longest message that we take.
     pub own_message_max: usize,
+    /// Longer frames never leave our host's memory, as our driver says.
+    pub own_in_memory_above: u32,
+    /// Longer ones neither do so by the peer's: of these the check covers the front only ([`crate::wire::Check`]).
+    pub in_memory_above: usize,
     /// How long we keep an ack back.
     pub ack_delay: Duration,
     /// How long the peer keeps an ack back.
@@ -80,6 +84,8 @@ impl Path {
             message_max: own_message_max,
             peer_message_max: u32::MAX,
             own_message_max,
+            own_in_memory_above: u32::try_from(caps.in_memory_above).unwrap_or(u32::MAX),
+            in_memory_above: usize::MAX,
             // A tenth of the floor: short against any time-out, long against any reply.
             ack_delay: Duration::from_nanos(caps.rto_floor.as_nanos() / 10),
             peer_ack_delay: Duration::from_nanos(caps.rto_floor.as_nanos() / 10),
@@ -96,6 +102,7 @@ impl Path {
         self.seen_len = proven_len;
         self.mtu = proven_len.max(MTU_MIN).min(hello.mtu as usize).min(self.frame_max).max(self.header + BODY_MIN);
         self.peer_message_max = hello.message_max;
+        self.in_memory_above = self.own_in_memory_above.max(hello.in_memory_above) as usize;
         self.peer_ack_delay = Duration::from_nanos(u64::from(hello.ack_delay).min(ACK_DELAY_MAX_NS));
     }
 
@@ -156,10 +163,11 @@ mod tests {
             (mtu, mtu_safe, rx_frames, plain) in (100usize..100_000, 100usize..2_000, 1usize..5_000, any::<bool>()),
             (recv_fifo, send_fifo, own_max) in (0usize..4 << 20, prop_oneof![0usize..1 << 20, Just(usize::MAX)], 0usize..100_000),
             (peer_mtu, seen_len) in (0u32..100_000, 0u32..100_000),
+            (above, in_memory_above) in (any::<usize>(), any::<u32>()),
             (ack_delay, message_max) in (any::<u32>(), 0u32..100_000),
         ) {
             let addr = LinkAddr::Mem { node: 0 };
-            let caps = Caps { addr, mtu, mtu_safe: mtu_safe.min(mtu), rx_frames, burst: 1, rto_floor: Duration::from_millis(1), host_delay: None };
+            let caps = Caps { addr, mtu, mtu_safe: mtu_safe.min(mtu), in_memory_above: above, rx_frames, burst: 1, rto_floor: Duration::from_millis(1), host_delay: None };
             let config = Config { recv_fifo, send_fifo, message_max: own_max, ..Config::default() };
             let header = if plain { PLAIN_LEN } else { FULL_LEN };
             let mut path = Path::new(&caps, &config, plain);
@@ -173,7 +181,7 @@ mod tests {
             prop_assert_eq!(path.mtu, mtu.min(MTU_MIN), "until the peer has said what it takes");
             let least = path.record_max;
             let hello = Hello {
-                token: 1, echo: 0, mtu: peer_mtu, credit: 0, ack_delay, seen_len: 0, message_max, index: 0, window: 1,
+                token: 1, echo: 0, mtu: peer_mtu, credit: 0, ack_delay, seen_len: 0, message_max, in_memory_above, index: 0, window: 1,
             };
             path.learn(&hello, seen_len as usize);
             prop_assert_eq!((path.record_max, path.message_max), (least, own_max.max(least)), "until both sides are sure");
@@ -184,6 +192,7 @@ mod tests {
             prop_assert!(path.mtu <= path.frame_max && path.record_max >= least);
             prop_assert!(path.mtu <= (peer_mtu as usize).max(header + BODY_MIN));
             prop_assert!(path.mtu <= (seen_len as usize).max(MTU_MIN));
+            prop_assert!(path.in_memory_above >= above.min(u32::MAX as usize) && path.in_memory_above >= in_memory_above as usize);
             prop_assert_eq!(path.peer_ack_delay, Duration::from_nanos(u64::from(ack_delay).min(ACK_DELAY_MAX_NS)));
         }
     }

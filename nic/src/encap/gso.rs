@@ -15,11 +15,15 @@
 //! | 24 | 20 | IPv4 header | type of service ([`Service`]), total length, don't fragment, TTL 1, both addresses 192.0.0.8 (RFC 7600: dummy) |
 //! | 44 | 2 | TCP source port | source endpoint |
 //! | 46 | 2 | TCP destination port | destination endpoint |
-//! | 48 | 16 | rest of TCP | sequence 0, header of 5 words, ACK |
+//! | 48 | 16 | rest of TCP | sequence 0, header of 5 words, ACK and URG |
 //! | 64 | | payload | its length is the IP total length less 40 |
 //!
 //! Offsets are in the packet as a packet socket with `PACKET_VNET_HDR` sends it. Numbers are big-endian on the wire,
 //! native in the virtio-net header (which stays within this host).
+//!
+//! A packet that is cut for a wire has lost the virtio-net header's mark, and is none any more. URG keeps a kernel at the wire's other
+//! end from putting the pieces together again, mark and all (generic receive offload, `tcp_gro_receive`): so what arrives was in
+//! memory all the way.
 
 use std::ops::Range;
 
@@ -57,7 +61,7 @@ impl Header {
         packet[SRC_PORT].copy_from_slice(&self.src.to_be_bytes());
         packet[DST_PORT].copy_from_slice(&self.dst.to_be_bytes());
         packet[DATA_OFFSET] = 5 << 4;
-        packet[TCP_FLAGS] = TCP_ACK;
+        packet[TCP_FLAGS] = TCP_ACK_URG;
         set(&mut bytes, self.len, Service::Ordinary);
         bytes
     }
@@ -76,7 +80,7 @@ impl Header {
         // A packet that somebody on the way did cut has lost this mark: its pieces are no frames.
         if vnet[vnet::GSO_TYPE] & !vnet::GSO_ECN != vnet::GSO_TCPV4
             || !is_dressed(header, IPV4_NO_OPTIONS, PROTOCOL_TCP)
-            || header[DATA_OFFSET] != 5 << 4
+            || header[DATA_OFFSET..=TCP_FLAGS] != [5 << 4, TCP_ACK_URG]
         {
             return Err(Reject::Foreign);
         }
@@ -202,7 +206,7 @@ const IP_HEADERS_LEN: usize = PACKET_HEADER_LEN - VERSION_IHL;
 pub(crate) const IPV4_NO_OPTIONS: u8 = 0x45;
 const DONT_FRAGMENT: u16 = 0x4000;
 pub(crate) const PROTOCOL_TCP: u8 = 6;
-const TCP_ACK: u8 = 0x10;
+const TCP_ACK_URG: u8 = 0x30;
 const DUMMY_ADDR: [u8; 4] = [192, 0, 0, 8];
 
 const _: () = assert!(HEADER_LEN == 64, "the payload starts on a cache line of the transmit slot");

@@ -58,13 +58,13 @@ impl Placing {
         let Self { ring, bounce } = self;
         let frame = ring.frame()?;
         let state = if frame.waits_in_queue() { State::Waits } else { State::Taken };
-        let mut packet = Packet { socket: ring.socket(), bounce, len: 0, state };
+        let mut packet = Packet { socket: ring.socket(), bounce, head: &[], len: 0, state };
         let mut shown = None;
         match parse(&frame) {
             Ok((header, head)) => {
                 let (len, from) =
                     (usize::from(header.len), LinkAddr::Ether { mac: header.src_mac, endpoint: header.src });
-                packet.len = len;
+                (packet.head, packet.len) = (head, len);
                 if let Some(whole) = head.get(..len) {
                     each(Arrival::Whole(whole), from);
                     shown = Some(len);
@@ -94,6 +94,8 @@ fn parse<'a>(frame: &Frame<'a>) -> Result<(gso::Header, &'a [u8]), Reject> {
 struct Packet<'a> {
     socket: BorrowedFd<'a>,
     bounce: &'a mut [u8],
+    /// The beginning of its payload, as the ring has it.
+    head: &'a [u8],
     /// Of its payload.
     len: usize,
     state: State,
@@ -105,12 +107,12 @@ enum State {
     Waits,
     /// It is there no more.
     Taken,
-    /// It is there no more, and was not what its header says.
+    /// It is there no more, and was not what the ring says.
     Lost,
 }
 
 impl Packet<'_> {
-    /// Reads it: `front` bytes to our own memory, and what follows to `into`. False when it has not so many.
+    /// Reads it: `front` bytes to our own memory, and what follows to `into`. False when it has not so many, or is another one.
     fn read(&mut self, front: usize, into: &mut [u8]) -> bool {
         let wanted = front + into.len();
         let mut read = || socket::receive_parts(self.socket, [&mut self.bounce[..front], &mut *into]);
@@ -120,7 +122,10 @@ impl Packet<'_> {
             Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => read(),
             read => read,
         };
-        let is_had = matches!(read, Ok(read) if read == wanted);
+        let seen = self.bounce[..front].get(gso::HEADER_LEN..).unwrap_or_default();
+        let known = seen.len().min(self.head.len());
+        let is_this = seen[..known] == self.head[..known];
+        let is_had = is_this && matches!(read, Ok(read) if read == wanted);
         self.state = if is_had { State::Taken } else { State::Lost };
         is_had
     }

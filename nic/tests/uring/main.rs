@@ -50,6 +50,8 @@ inside_a_namespace! {
         a_stream_one_way_is_fetched_no_more_until_as_much_comes_back
         a_frame_is_fetched_after_the_interface_was_down
         a_packet_that_is_shorter_than_it_says_is_dropped
+        no_packet_takes_the_place_of_one_that_was_in_hand_at_a_panic
+        packets_that_were_cut_on_the_way_are_not_put_together_again
         packets_that_are_to_be_fetched_wake_and_fill_a_ring_of_their_own
     }
     foreign {

@@ -1,13 +1,16 @@
 //! Super-packets that are copied out of the kernel to their place: whole, in the order of sending, and only while both sides send.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+
 use sidelane_nic::encap::gso::{self, Service};
 use sidelane_nic::uring::Uring;
 use sidelane_nic::{Arrival, Link, LinkAddr, Nic, TxSlot};
 
-use crate::namespace::ip;
+use crate::namespace::{bridged, ip};
 use crate::patience::until;
 use crate::raw_socket::RawSocket;
-use crate::stage::{commit, receive_one, veth_pair};
+use crate::stage::{commit, open, receive_one, send, veth_pair};
 
 /// Two ends of a veth pair, if super-packets may wait there.
 fn fetching_pair() -> Option<(Uring, Uring, Link)> {
@@ -209,4 +212,82 @@ pub fn a_packet_that_is_shorter_than_it_says_is_dropped() {
     }
     let counters = b.counters();
     assert_eq!((counters.rx_frames, counters.rx_dropped, counters.rx_foreign), (9, 3, 0));
+}
+
+/// Their bytes are checked by nobody, since they were in memory all the way.
+pub fn packets_that_were_cut_on_the_way_are_not_put_together_again() {
+    bridged();
+    for features in [["pB", "tso", "off"], ["vB", "gro", "on"]] {
+        let status = Command::new("ethtool").arg("-K").args(features).status();
+        if !status.is_ok_and(|status| status.success()) {
+            return println!("skipped: wants ethtool");
+        }
+    }
+    let (mut a, mut b) = (open("vA", 1), open("vB", 1));
+    let to_b = a.link(b.caps().addr).unwrap();
+    let (full, small) = (a.caps().mtu, a.caps().mtu_safe);
+    let wire = RawSocket::listening_on("vB");
+    let longest = || std::iter::from_fn(|| wire.receive()).map(|frame| frame.len()).max().unwrap_or(0);
+    // Without URG they are.
+    let LinkAddr::Ether { mac: dst_mac, endpoint: dst } = b.caps().addr else { unreachable!("it is on an interface") };
+    let mut header = gso::Header { dst_mac, src_mac: [2; 6], dst, src: 9, len: full as u16 }.emit(1448);
+    header[gso::VNET_LEN + TCP_FLAGS] &= !URG;
+    RawSocket::dressing_on("vA").send(&[&header[..], &vec![1; full]].concat());
+    let mut merged = 0;
+    until("the pieces come", || {
+        merged = merged.max(longest());
+        merged > 0
+    });
+    assert!(merged > 1_514, "this kernel merges pieces");
+    for number in 0..20 {
+        if number % 2 == 0 {
+            send_before(&mut a, to_b, number, full);
+        } else {
+            send(&mut a, to_b, &vec![number; full]);
+        }
+        send(&mut a, to_b, &vec![number; small]);
+        assert_eq!(receive_one(&mut b), vec![number; small], "and nothing before it");
+    }
+    let pieces = longest();
+    assert!(pieces > 1_000 && pieces <= 1_514, "{pieces} B");
+}
+
+const TCP_FLAGS: usize = 47;
+const URG: u8 = 0x20;
+
+/// Who panics with a packet in hand has it shown again: its bytes were taken, and those of the next one are not its.
+pub fn no_packet_takes_the_place_of_one_that_was_in_hand_at_a_panic() {
+    let Some((mut a, mut b, to_b)) = fetching_pair() else { return };
+    let full = a.caps().mtu;
+    for number in 1..=6 {
+        send_before(&mut a, to_b, number, full);
+    }
+    let mut place = vec![0; full - FRONT];
+    let in_hand = catch_unwind(AssertUnwindSafe(|| {
+        b.rx_arrivals(1, |arrival, _| {
+            let Arrival::Begun(begun) = arrival else { unreachable!("the first one is to be fetched") };
+            assert!(begun.fetch(&mut place) && place.iter().all(|byte| *byte == 1));
+            panic!("in the middle of a frame");
+        })
+    }));
+    assert!(in_hand.is_err());
+    let mut shown = Vec::new();
+    until("the last one comes", || {
+        b.rx_arrivals(64, |arrival, _| match arrival {
+            Arrival::Whole(frame) => shown.push((frame[0], frame.iter().all(|byte| *byte == frame[0]))),
+            Arrival::Begun(begun) => {
+                let number = begun.head()[0];
+                if begun.fetch(&mut place) {
+                    shown.push((number, place.iter().all(|byte| *byte == number)));
+                }
+            }
+        });
+        shown.last().is_some_and(|(number, _)| *number == 6)
+    });
+    assert!(shown.iter().all(|(_, is_whole)| *is_whole), "{shown:?}");
+    assert_eq!(b.counters().rx_dropped, 3, "what was to be fetched is lost: {shown:?}");
+    // The queue is in step again.
+    send_before(&mut a, to_b, 7, full);
+    assert_eq!(receive_one(&mut b), vec![7; full]);
+    assert_eq!(b.counters().rx_dropped, 3);
 }

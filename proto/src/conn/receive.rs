@@ -352,11 +352,12 @@ impl Conn {
     pub(super) fn learn(&mut self, hello: &Hello, proven_len: usize) {
         self.keys.theirs = hello.token;
         self.keys.remote = hello.index;
-        self.keys.check_in = Check::between(hello.token, self.keys.own);
-        self.keys.check_out = Check::between(self.keys.own, hello.token);
+        self.path.learn(hello, proven_len);
+        let whole_max = self.path.in_memory_above;
+        self.keys.check_in = Check::between(hello.token, self.keys.own).with_whole_max(whole_max);
+        self.keys.check_out = Check::between(self.keys.own, hello.token).with_whole_max(whole_max);
         self.keys.seal = None;
         self.keys.denied = false;
-        self.path.learn(hello, proven_len);
         self.limit = u64::from(hello.credit) / CREDIT_UNIT * CREDIT_UNIT;
         self.congestion.open(u32::from(hello.window).clamp(1, WINDOW_MAX));
         self.window = self.congestion.frames();

@@ -409,6 +409,7 @@ impl Conn {
             ack_delay: u32::try_from(self.path.ack_delay.as_nanos()).unwrap_or(u32::MAX),
             seen_len: self.path.seen_len as u32,
             message_max: u32::try_from(self.path.own_message_max).unwrap_or(u32::MAX),
+            in_memory_above: self.path.own_in_memory_above,
             index: self.id.index,
             window: self.path.window,
         }
