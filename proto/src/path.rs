@@ -23,7 +23,7 @@ pub(crate) struct Path {
     /// Largest message that is one record.
     pub record_max: usize,
     /// Length of the peer's Hello as it arrived here.
-    pub seen_len: usize,
+    pub seen_len: u32,
     /// Frames that the peer may have in flight to us.
     pub window: u16,
     /// Capacity of our receive FIFO.
@@ -35,9 +35,7 @@ pub(crate) struct Path {
     /// Longest message that we take.
     pub own_message_max: usize,
     /// Longer frames never leave our host's memory, as our driver says.
-    pub own_in_memory_above: u32,
-    /// Longer ones neither do so by the peer's: of these the check covers the front only ([`crate::wire::Check`]).
-    pub in_memory_above: usize,
+    pub in_memory_above: u32,
     /// How long we keep an ack back.
     pub ack_delay: Duration,
     /// How long the peer keeps an ack back.
@@ -84,8 +82,7 @@ impl Path {
             message_max: own_message_max,
             peer_message_max: u32::MAX,
             own_message_max,
-            own_in_memory_above: u32::try_from(caps.in_memory_above).unwrap_or(u32::MAX),
-            in_memory_above: usize::MAX,
+            in_memory_above: u32::try_from(caps.in_memory_above).unwrap_or(u32::MAX),
             // A tenth of the floor: short against any time-out, long against any reply.
             ack_delay: Duration::from_nanos(caps.rto_floor.as_nanos() / 10),
             peer_ack_delay: Duration::from_nanos(caps.rto_floor.as_nanos() / 10),
@@ -99,10 +96,9 @@ impl Path {
 
     /// Takes in what the peer says. A frame of `proven_len` has made the way; the way back is taken to be the same.
     pub fn learn(&mut self, hello: &Hello, proven_len: usize) {
-        self.seen_len = proven_len;
+        self.seen_len = proven_len as u32;
         self.mtu = proven_len.max(MTU_MIN).min(hello.mtu as usize).min(self.frame_max).max(self.header + BODY_MIN);
         self.peer_message_max = hello.message_max;
-        self.in_memory_above = self.own_in_memory_above.max(hello.in_memory_above) as usize;
         self.peer_ack_delay = Duration::from_nanos(u64::from(hello.ack_delay).min(ACK_DELAY_MAX_NS));
     }
 
@@ -192,7 +188,7 @@ mod tests {
             prop_assert!(path.mtu <= path.frame_max && path.record_max >= least);
             prop_assert!(path.mtu <= (peer_mtu as usize).max(header + BODY_MIN));
             prop_assert!(path.mtu <= (seen_len as usize).max(MTU_MIN));
-            prop_assert!(path.in_memory_above >= above.min(u32::MAX as usize) && path.in_memory_above >= in_memory_above as usize);
+            prop_assert_eq!(path.in_memory_above as usize, above.min(u32::MAX as usize));
             prop_assert_eq!(path.peer_ack_delay, Duration::from_nanos(u64::from(ack_delay).min(ACK_DELAY_MAX_NS)));
         }
     }

@@ -63,7 +63,7 @@ impl Conn {
             && self.reorder.turn(header.seq) == Turn::Now;
         let (head, len) = (begun.head(), begun.len() - FULL_LEN);
         let front = &head[FULL_LEN..];
-        let check = self.keys.check_in;
+        let check = self.keys.check_in();
         let Some(place) = is_awaited.then(|| self.place(turn, front, len)).flatten() else {
             return self.handle_frame(turn, header, begun.whole().ok_or(Reject::Truncated)?, taker);
         };
@@ -337,12 +337,12 @@ impl Conn {
         if frame.len() >= PLACED_MIN && header.kind == Kind::Data && self.reorder.turn(header.seq) == Turn::Now {
             return self.is_whole_placing(turn, frame, placed);
         }
-        self.keys.check_in.holds(frame)
+        self.keys.check_in().holds(frame)
     }
 
     #[inline(never)]
     fn is_whole_placing(&mut self, turn: &mut TurnContext, frame: &[u8], placed: &mut bool) -> bool {
-        let (check, body) = (self.keys.check_in, &frame[FULL_LEN..]);
+        let (check, body) = (self.keys.check_in(), &frame[FULL_LEN..]);
         let Some(place) = self.place(turn, body, body.len()) else { return check.holds(frame) };
         *placed = true;
         check.holds_copying(frame, place)
@@ -353,9 +353,10 @@ impl Conn {
         self.keys.theirs = hello.token;
         self.keys.remote = hello.index;
         self.path.learn(hello, proven_len);
-        let whole_max = self.path.in_memory_above;
-        self.keys.check_in = Check::between(hello.token, self.keys.own).with_whole_max(whole_max);
-        self.keys.check_out = Check::between(self.keys.own, hello.token).with_whole_max(whole_max);
+        // What stays in memory does so by both drivers.
+        self.keys.whole_max = self.path.in_memory_above.max(hello.in_memory_above);
+        self.keys.key_in = Check::key_between(hello.token, self.keys.own);
+        self.keys.key_out = Check::key_between(self.keys.own, hello.token);
         self.keys.seal = None;
         self.keys.denied = false;
         self.limit = u64::from(hello.credit) / CREDIT_UNIT * CREDIT_UNIT;

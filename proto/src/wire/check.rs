@@ -8,13 +8,13 @@ use super::operation::PUT_LEN;
 use super::u32_at;
 use crate::hint::seldom;
 
-/// Key of the check in one direction of a connection, drawn from both sides' tokens. It keeps damaged frames out, and
+/// The check in one direction of a connection. Its key is drawn from both sides' tokens, so that it keeps damaged frames out, and
 /// strangers who do not see the traffic; against those who do, frames need an authentication tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Check {
     key: u32,
     /// Of longer frames it covers the front only.
-    whole_max: usize,
+    whole_max: u32,
 }
 
 /// Bytes that the check of every frame covers: the header, and the longest head that a record has before bytes of the user's.
@@ -22,24 +22,30 @@ const FRONT_LEN: usize = FULL_LEN + PUT_LEN;
 
 impl Check {
     /// For frames that belong to no connection yet: Hello, HelloAck, Reset.
-    pub const OPEN: Self = Self { key: u32::from_le_bytes(*b"SDL1"), whole_max: usize::MAX };
+    pub const OPEN: Self = Self::new(u32::from_le_bytes(*b"SDL1"), u32::MAX);
 
-    /// For frames from the side with token `from` to the side with token `to`.
-    pub const fn between(from: u64, to: u64) -> Self {
-        let mixed = from.rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ to.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
-        Self { key: (mixed ^ (mixed >> 32)) as u32, whole_max: usize::MAX }
+    /// Keyed by `key`. Frames longer than `whole_max` never leave a host's memory, where nothing damages them: of these it covers the
+    /// front.
+    #[inline]
+    pub const fn new(key: u32, whole_max: u32) -> Self {
+        Self { key, whole_max }
     }
 
-    /// The same for frames of which those that are longer than `whole_max` never leave a host's memory, where nothing damages
-    /// them: of these it covers the front.
-    pub const fn with_whole_max(self, whole_max: usize) -> Self {
-        Self { whole_max, ..self }
+    /// For whole frames from the side with token `from` to the side with token `to`.
+    pub const fn between(from: u64, to: u64) -> Self {
+        Self::new(Self::key_between(from, to), u32::MAX)
+    }
+
+    /// The key from the side with token `from` to the side with token `to`.
+    pub const fn key_between(from: u64, to: u64) -> u32 {
+        let mixed = from.rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ to.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+        (mixed ^ (mixed >> 32)) as u32
     }
 
     /// True if it covers only the front of a frame of `len` bytes.
     #[inline]
     const fn is_front_only(self, len: usize) -> bool {
-        seldom(len > self.whole_max)
+        seldom(len > self.whole_max as usize)
     }
 
     /// The check of a frame but for the check field, which stands first.
@@ -179,7 +185,7 @@ mod tests {
     fn of_longer_frames_than_are_covered_whole_the_front_is() {
         let frame: Vec<u8> = (0..9_000u32).map(|i| (i * 7) as u8).collect();
         for (whole_max, covered) in [(8_999, FRONT_LEN), (9_000, 9_000), (0, FRONT_LEN)] {
-            let check = Check::between(1, 2).with_whole_max(whole_max);
+            let check = Check::new(Check::key_between(1, 2), whole_max);
             for at in [24, 28, 32, 47, 48, 49, 1_000, 8_999, 9_000] {
                 let (front, tail) = frame.split_at(at);
                 let mut whole = frame.clone();

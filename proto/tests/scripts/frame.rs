@@ -101,14 +101,12 @@ impl Terms {
                 body.extend(other.unwrap_or(self.them).to_le_bytes());
                 body.extend(echo.to_le_bytes());
                 let fields = [("mtu", 512), ("credit", 65_536), ("ack_delay", 100_000), ("seen_len", 0)];
-                for (name, default) in
-                    fields.into_iter().chain([
+                for (name, default) in fields.into_iter().chain([
                     ("index", 5),
                     ("window", 64),
                     ("message_max", 1 << 20),
                     ("in_memory_above", u64::from(u32::MAX)),
-                ])
-                {
+                ]) {
                     let value = number_or(name, default);
                     match name {
                         "index" | "window" => body.extend((value as u16).to_le_bytes()),
@@ -231,9 +229,14 @@ impl Terms {
                 self.us = token;
                 self.us_index = u16_at(body, 32);
                 words.push(format!("echo={}", self.token_word(u64_at(body, 8))));
-                for (name, at) in
-                    [("mtu", 16), ("credit", 20), ("ack_delay", 24), ("seen_len", 28), ("message_max", 36), ("in_memory_above", 40)]
-                {
+                for (name, at) in [
+                    ("mtu", 16),
+                    ("credit", 20),
+                    ("ack_delay", 24),
+                    ("seen_len", 28),
+                    ("message_max", 36),
+                    ("in_memory_above", 40),
+                ] {
                     words.push(format!("{name}={}", u32_at(body, at)));
                 }
                 self.in_memory_above[0] = u32_at(body, 40);
