@@ -23,10 +23,12 @@
 //! | `datatype` | what a message's bytes mean: layouts, packing, unpacking | `error`, `attribute` |
 //! | `op` | operators of reductions | `datatype` |
 //! | `coll` | collectives, one algorithm a file with its cost, each a schedule of sends, receives and local steps that knows no network; chosen by size and ranks from a measured table | nothing |
-//! | `host` | collectives of ranks on one host, by memory that they share | `coll`, `giving_way` |
+//! | `host` | collectives of ranks on one host, by memory that they share | `coll`, `giving_way`, `membarrier` |
+//! | `biased` | a lock that its usual thread takes without a locked instruction | `membarrier` |
+//! | `membarrier` | a memory barrier in other threads and processes, by who seldom needs one | nothing |
 //! | `giving_way` | how long who waits lets others run before it sleeps, and how often who need not wait serves them | nothing |
 //! | `launch` | who started this process, and with whom: the PMI-1 wire protocol, both sides | nothing |
-//! | `comm` | groups, communicators, context ids, topologies; point-to-point in all its modes; runs the schedules of `coll` | `adi`, `error`, `attribute`, `datatype`, `op`, `coll`, `host`, `giving_way` |
+//! | `comm` | groups, communicators, context ids, topologies; point-to-point in all its modes; runs the schedules of `coll` | `adi`, `error`, `attribute`, `datatype`, `op`, `coll`, `host`, `biased`, `giving_way` |
 //! | `rma` | windows: one-sided put, get and accumulate | `adi`, `error`, `attribute`, `datatype`, `op`, `coll`, `comm`, `giving_way` |
 //! | `window` | one-sided communication of slices: windows whose epochs are guards | `adi`, `error`, `attribute`, `datatype`, `op`, `comm`, `rma` |
 //! | `world` | a job's begin and end: launches, opens drivers, exchanges addresses; measured thresholds from a file | `launch`, `adi`, `coll`, `comm` |
@@ -39,6 +41,8 @@
 pub mod adi;
 #[cfg(not(loom))]
 pub mod attribute;
+#[cfg(any(not(loom), test))]
+mod biased;
 #[cfg(not(loom))]
 pub mod coll;
 #[cfg(not(loom))]
@@ -53,6 +57,8 @@ mod giving_way;
 pub mod host;
 #[cfg(not(loom))]
 pub mod launch;
+#[cfg(not(loom))]
+mod membarrier;
 #[cfg(not(loom))]
 pub mod op;
 #[cfg(all(test, not(loom)))]

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 
 use crate::adi::{self, Device, Error};
+use crate::biased::Biased;
 use crate::coll::{Buffers, Call};
 use crate::host::FEW;
 use crate::op::Function;
@@ -189,7 +190,7 @@ impl Communicator {
     /// Goes on with the panic of its operator.
     fn call_by(
         &self,
-        ranks: &Mutex<Ranks>,
+        ranks: &Biased<Ranks>,
         call: Call,
         send: Option<&[u8]>,
         receive: &mut [u8],
@@ -305,7 +306,7 @@ impl Communicator {
         }
     }
 
-    pub(super) fn ranks(&self, call: &Call) -> Result<&Arc<Mutex<Ranks>>, ErrorClass> {
+    pub(super) fn ranks(&self, call: &Call) -> Result<&Arc<Biased<Ranks>>, ErrorClass> {
         let within_one_group = matches!(
             call,
             Call::Scan { .. } | Call::Exscan { .. } | Call::NeighborAllgather { .. } | Call::NeighborAlltoall { .. }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::adi::Device;
 use crate::attribute::{Attributes, Keyval, Name, Value};
+use crate::biased::Biased;
 use crate::coll::Table;
 
 use super::buffered::Room;
@@ -39,7 +40,7 @@ pub(super) struct Inner {
     /// Who is around us in it, once somebody has asked.
     pub around: OnceLock<Option<Around>>,
     /// For collective calls.
-    pub ranks: Arc<Mutex<Ranks>>,
+    pub ranks: Arc<Biased<Ranks>>,
     pub acknowledged: Arc<failure::Acknowledged>,
     /// What it is called in messages about failures.
     pub in_failures: failure::Name,
@@ -64,7 +65,7 @@ struct Kindred {
     remote: Option<Group>,
     side: Option<Communicator>,
     topology: Topology,
-    ranks: Arc<Mutex<Ranks>>,
+    ranks: Arc<Biased<Ranks>>,
 }
 
 /// Who is whose neighbour.
@@ -142,7 +143,7 @@ impl Communicator {
         let ranks = Ranks::new(&local.lock().device, context, rank as usize, processes, Arc::clone(local.table()));
         // What waits in shared memory waits for its own call only, and threads make others meanwhile.
         let ranks = if local.has_threads() { ranks.without_shared_memory() } else { ranks };
-        let ranks = Arc::new(Mutex::new(ranks));
+        let ranks = Arc::new(Biased::new(ranks));
         Self::of(local, id, group, rank, Kindred { remote: None, side: None, topology, ranks })
     }
 
@@ -173,7 +174,7 @@ impl Communicator {
             remote: Some(remote),
             side: Some(side),
             topology: Topology::None,
-            ranks: Arc::new(Mutex::new(ranks)),
+            ranks: Arc::new(Biased::new(ranks)),
         };
         Self::of(local, id, group, rank, kindred)
     }

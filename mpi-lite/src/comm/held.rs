@@ -1,8 +1,7 @@
 //! This process's state in a call of one of its threads. While the call waits, the other threads' calls are let in.
 
-use std::sync::MutexGuard;
-
 use crate::adi::{Device, Idle, Turns};
+use crate::biased::Guard;
 
 use super::local::{Local, State};
 use super::sleeper::{Sleeper, Watcher};
@@ -12,7 +11,7 @@ use super::sleeper::{Sleeper, Watcher};
 pub struct Held<'a> {
     local: &'a Local,
     /// `None` only while others are let in.
-    state: Option<MutexGuard<'a, State>>,
+    state: Option<Guard<'a, State>>,
     watcher: Watcher,
 }
 

@@ -1,10 +1,11 @@
 //! This process's part in a job: its device, and what is under way on it, shared by all its communicators.
 
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError, TryLockResult, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use sidelane_nic::time::Duration;
 
 use crate::adi::{self, Config, Device, Process, Turns};
+use crate::biased::{Biased, Guard};
 use crate::coll::Table;
 use crate::giving_way::Turnless;
 
@@ -26,7 +27,7 @@ use super::sleeper::{Lookout, Sleeper};
 /// What all communicators of a process share.
 #[derive(Debug)]
 pub struct Local {
-    state: Mutex<State>,
+    state: Biased<State>,
     /// Of several threads that call at the same time (`MPI_THREAD_MULTIPLE`): then who waits lets others in between turns.
     threads: Option<Sleeper>,
     failures: Arc<Mutex<Failures>>,
@@ -199,7 +200,8 @@ impl Local {
             is_over: false,
         };
         let (left, room, standard, abort) = Default::default();
-        Self { state: Mutex::new(state), threads, failures, left, table, room, standard, abort }
+        let state = if threads.is_some() { Biased::shared(state) } else { Biased::new(state) };
+        Self { state, threads, failures, left, table, room, standard, abort }
     }
 
     /// Locked after the state, by who locks both.
@@ -285,7 +287,7 @@ impl Local {
     ///
     /// When an operator calls it. Else never: of what a thread that panicked has left behind only the collective call is torn whose operator it was in.
     #[inline]
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> Guard<'_, State> {
         match &self.threads {
             None => operator::lock_outside_operators(&self.state),
             Some(sleeper) => {
@@ -297,13 +299,18 @@ impl Local {
     }
 
     /// The same for a call that waits, and goes on waiting: behind one that sleeps.
-    pub(super) fn lock_again(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock_again(&self) -> Guard<'_, State> {
         operator::lock_outside_operators(&self.state)
     }
 
     /// The state, if nobody is in a call.
-    pub(super) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, State>> {
+    pub(super) fn try_lock(&self) -> Option<Guard<'_, State>> {
         self.state.try_lock()
+    }
+
+    /// As [`Self::try_lock`], for the thread that only beats.
+    pub(super) fn visit(&self) -> Option<Guard<'_, State>> {
+        self.state.visit()
     }
 
     /// Frees the context ids of communicators that were given up, where nothing is under way any more.
@@ -316,9 +323,8 @@ impl Local {
     /// Gives up a communicator: now, or, within a call of this process, when ids are wanted next.
     pub(super) fn leave(&self, left: Left) {
         match self.try_lock() {
-            Ok(mut state) => state.leave(&self.failures, &left),
-            Err(TryLockError::Poisoned(state)) => state.into_inner().leave(&self.failures, &left),
-            Err(TryLockError::WouldBlock) => operator::lock_outside_operators(&self.left).push(left),
+            Some(mut state) => state.leave(&self.failures, &left),
+            None => operator::lock_outside_operators(&self.left).push(left),
         }
     }
 }

@@ -3,9 +3,9 @@
 //! Peers on other hosts ask a silent process whether it lives, and it answers only when its ports are polled. The thread polls
 //! them some times a second, unless a call does so anyway: then the lock is taken, and the thread goes away again. Messages are
 //! not matched and calls not moved on by it, so it touches no memory of the program's but what was lent to the device; and calls
-//! cost nothing more, since they take the lock in any case.
+//! cost nothing more: it visits ([`crate::biased`]).
 
-use std::sync::{Arc, TryLockError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -39,11 +39,9 @@ fn beat(local: &Weak<Local>) {
 
 impl Local {
     fn beat(&self) {
-        match self.try_lock() {
-            Ok(mut state) => state.device.stay_alive(),
-            Err(TryLockError::Poisoned(state)) => state.into_inner().device.stay_alive(),
-            // Somebody is in a call, which takes turns, but while it runs a user's operator.
-            Err(TryLockError::WouldBlock) => {}
+        // Else somebody is in a call, which takes turns, but while it runs a user's operator.
+        if let Some(mut state) = self.visit() {
+            state.device.stay_alive();
         }
     }
 }

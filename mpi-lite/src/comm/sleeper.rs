@@ -2,10 +2,10 @@
 //! its sleep; those that wait as well stay behind it, until there is something new for them to look at.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::task::Waker;
 
 use crate::adi::Device;
+use crate::biased::{Biased, Guard};
 
 use super::operator;
 
@@ -52,22 +52,18 @@ impl Sleeper {
     ///
     /// As [`operator::lock_outside_operators`].
     #[inline]
-    pub fn enter<'a, T>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
-        match mutex.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
-            Err(TryLockError::WouldBlock) => self.enter_late(mutex),
-        }
+    pub fn enter<'a, T>(&self, lock: &'a Biased<T>) -> Guard<'a, T> {
+        lock.try_lock().unwrap_or_else(|| self.enter_late(lock))
     }
 
     #[cold]
-    fn enter_late<'a, T>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+    fn enter_late<'a, T>(&self, lock: &'a Biased<T>) -> Guard<'a, T> {
         let wanted = Wanted::new(&self.wanted);
         // Either this sees that somebody sleeps, or that one sees before that it is wanted: both are of one order.
         if self.asleep.load(Ordering::SeqCst) {
             self.wakers.iter().flatten().for_each(Waker::wake_by_ref);
         }
-        let guard = operator::lock_outside_operators(mutex);
+        let guard = operator::lock_outside_operators(lock);
         drop(wanted);
         guard
     }

@@ -46,16 +46,16 @@ impl Host {
         (output, from): (&mut [u8], Blocks<'_>),
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let detail = What::ALLTOALL as usize;
+        let what = What::new(What::ALLTOALL, 0);
         let kept = if input.is_none() { self.keep(output) } else { Vec::new() };
         let shown = input.unwrap_or(&kept);
-        let long = self.show_blocks(detail, self.size, shown, to, peers).await?;
+        let long = self.show_blocks(what, self.size, shown, to, peers).await?;
         self.slots.await_all(peers).await?;
         for turn in 0..self.size {
             let member = (self.me + turn) % self.size;
             let into = &mut output[from.start(member)..][..from.len(member)];
             if member != self.me {
-                self.take_block(detail, member, (self.me, self.size), into, peers)?;
+                self.take_block(what, member, (self.me, self.size), into, peers)?;
             } else if let Some(input) = input {
                 self.fits::<P>(to.len(member), into.len())?;
                 into.copy_from_slice(&input[to.start(member)..][..to.len(member)]);

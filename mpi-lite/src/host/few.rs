@@ -213,16 +213,16 @@ impl Host {
         block: Option<&mut [u8]>,
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let detail = What::SCATTER as usize + root;
+        let what = What::new(What::SCATTER, root);
         if let Some((input, blocks)) = input {
-            self.show_blocks_few(detail, self.size, input, blocks, peers)?;
+            self.show_blocks_few(what, self.size, input, blocks, peers)?;
             if let Some(block) = block {
                 block.copy_from_slice(&input[blocks.start(self.me)..][..blocks.len(self.me)]);
             }
         } else {
             self.slots.wait_member(root, peers)?;
             if let Some(block) = block {
-                self.take_block(detail, root, (self.me, self.size), block, peers)?;
+                self.take_block(what, root, (self.me, self.size), block, peers)?;
             }
         }
         self.slots.finish(peers);
@@ -279,12 +279,12 @@ impl Host {
         (output, from): (&mut [u8], Blocks<'_>),
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let detail = What::ALLTOALL as usize;
-        self.show_blocks_few(detail, self.size, input, to, peers)?;
+        let what = What::new(What::ALLTOALL, 0);
+        self.show_blocks_few(what, self.size, input, to, peers)?;
         self.slots.wait_all(peers)?;
         for member in 0..self.size {
             let into = &mut output[from.start(member)..][..from.len(member)];
-            self.take_block(detail, member, (self.me, self.size), into, peers)?;
+            self.take_block(what, member, (self.me, self.size), into, peers)?;
         }
         self.slots.finish(peers);
         Ok(())
@@ -318,12 +318,12 @@ impl Host {
         (output, from): (&mut [u8], Blocks<'_>),
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let detail = What::NEIGHBORS as usize;
-        self.show_blocks_few(detail, neighbors.len(), input, to, peers)?;
+        let what = What::new(What::NEIGHBORS, 0);
+        self.show_blocks_few(what, neighbors.len(), input, to, peers)?;
         for (index, source) in present(neighbors) {
             self.slots.wait_member(source, peers)?;
             let into = &mut output[from.start(index)..][..from.len(index)];
-            self.take_block(detail, source, (index ^ 1, neighbors.len()), into, peers)?;
+            self.take_block(what, source, (index ^ 1, neighbors.len()), into, peers)?;
         }
         self.slots.finish(peers);
         Ok(())

@@ -20,7 +20,6 @@ mod broadcast;
 mod few;
 mod gate;
 mod gather;
-mod membarrier;
 mod neighbor;
 mod ready;
 mod reduce;
@@ -40,6 +39,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use sidelane_nic::share::{Shared, Ticket};
+
+use crate::membarrier;
 
 use slots::Slots;
 pub use wait::YIELDS;
@@ -336,9 +337,8 @@ impl What {
     const SCATTER: u32 = 8;
     const ALLGATHER: u32 = 9;
     const ALLTOALL: u32 = 10;
-    const BLOCKS: u32 = 11;
-    const NEIGHBORS: u32 = 12;
-    const BARRIER: u32 = 13;
+    const NEIGHBORS: u32 = 11;
+    const BARRIER: u32 = 12;
 
     const fn new(call: u32, detail: usize) -> Self {
         Self { call, detail: detail as u32 }
@@ -347,6 +347,27 @@ impl What {
     /// The same, of an array so long that it may be shown by its address too.
     const fn copied(self) -> Self {
         Self { call: self.call | 1 << 24, ..self }
+    }
+
+    /// The same, of blocks for several readers, which are shown in this form.
+    const fn blocks(self, form: table::Form) -> Self {
+        Self { call: self.call | 1 << 8 | (form as u32) << 16, ..self }
+    }
+
+    /// Whether all wait for others within the call, so that nobody runs ahead.
+    #[inline]
+    const fn is_mutual(self) -> bool {
+        let call = self.call & 0xff;
+        matches!(
+            call,
+            Self::READS
+                | Self::ALLREDUCE
+                | Self::REDUCE_SCATTER
+                | Self::ALLGATHER
+                | Self::ALLTOALL
+                | Self::NEIGHBORS
+                | Self::BARRIER
+        )
     }
 
     #[inline]

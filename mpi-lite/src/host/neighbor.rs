@@ -39,8 +39,8 @@ impl Host {
         (output, from): (&mut [u8], Blocks<'_>),
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let detail = What::NEIGHBORS as usize;
-        let long = self.show_blocks(detail, neighbors.len(), input, to, peers).await?;
+        let what = What::new(What::NEIGHBORS, 0);
+        let long = self.show_blocks(what, neighbors.len(), input, to, peers).await?;
         for (index, source) in present(neighbors) {
             let (into, its) = (&mut output[from.start(index)..][..from.len(index)], index ^ 1);
             if source == self.me {
@@ -50,7 +50,7 @@ impl Host {
                 if !self.slots.has_shown(source) {
                     self.slots.await_member(source, peers).await?;
                 }
-                self.take_block(detail, source, (its, neighbors.len()), into, peers)?;
+                self.take_block(what, source, (its, neighbors.len()), into, peers)?;
             }
         }
         self.slots.finish(peers);

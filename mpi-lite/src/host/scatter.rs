@@ -42,9 +42,9 @@ impl Host {
         block: Option<&mut [u8]>,
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let detail = What::SCATTER as usize + root;
+        let what = What::new(What::SCATTER, root);
         if let Some((input, blocks)) = input {
-            let long = self.show_blocks(detail, self.size, input, blocks, peers).await?;
+            let long = self.show_blocks(what, self.size, input, blocks, peers).await?;
             if let Some(block) = block {
                 block.copy_from_slice(&input[blocks.start(self.me)..][..blocks.len(self.me)]);
             }
@@ -55,7 +55,7 @@ impl Host {
             self.slots.await_member(root, peers).await?;
         }
         if let Some(block) = block {
-            self.take_block(detail, root, (self.me, self.size), block, peers)?;
+            self.take_block(what, root, (self.me, self.size), block, peers)?;
         }
         self.slots.finish(peers);
         Ok(())

@@ -6,10 +6,10 @@ use super::{DIFFER, FEW, Host, Peers, SHORT_ALL, What};
 use crate::coll::Blocks;
 
 impl Host {
-    /// Shows `count` blocks of `bytes` in a call that `detail` tells from others. True if they are read out of our memory.
+    /// Shows `count` blocks of `bytes` in the call `what`. True if they are read out of our memory.
     pub(super) async fn show_blocks<P: Peers>(
         &mut self,
-        detail: usize,
+        what: What,
         count: usize,
         bytes: &[u8],
         blocks: Blocks<'_>,
@@ -19,17 +19,17 @@ impl Host {
         let len = equal.map_or_else(|| (0..count).map(|index| blocks.len(index)).sum(), <[u8]>::len);
         let copied = len <= self.short_parted() || len <= SHORT_ALL && self.slots.shall_copy();
         if let Some(equal) = equal.filter(|_| copied) {
-            let what = what(detail, Form::Equal);
+            let what = what.blocks(Form::Equal);
             if !self.slots.show_now(what, equal, peers) {
                 self.slots.show(what, equal, peers).await?;
             }
             return Ok(false);
         }
         let (shown, form) = self.table((count, len), bytes, blocks, copied);
-        let done = if self.slots.show_now(what(detail, form), &shown, peers) {
+        let done = if self.slots.show_now(what.blocks(form), &shown, peers) {
             Ok(())
         } else {
-            self.slots.show(what(detail, form), &shown, peers).await
+            self.slots.show(what.blocks(form), &shown, peers).await
         };
         self.work = shown;
         done.map(|()| form == Form::Long)
@@ -38,18 +38,18 @@ impl Host {
     /// As [`Self::show_blocks`], where [`is_few`] is true.
     pub(super) fn show_blocks_few<P: Peers>(
         &mut self,
-        detail: usize,
+        what: What,
         count: usize,
         bytes: &[u8],
         blocks: Blocks<'_>,
         peers: &mut P,
     ) -> Result<(), P::Error> {
         if let Some(equal) = equal(count, bytes, blocks) {
-            return self.slots.show_few(what(detail, Form::Equal), equal, peers);
+            return self.slots.show_few(what.blocks(Form::Equal), equal, peers);
         }
         let len = (0..count).map(|index| blocks.len(index)).sum();
         let (shown, form) = self.table((count, len), bytes, blocks, true);
-        let done = self.slots.show_few(what(detail, form), &shown, peers);
+        let done = self.slots.show_few(what.blocks(form), &shown, peers);
         self.work = shown;
         done
     }
@@ -80,7 +80,7 @@ impl Host {
     /// Fills `into`, which is to be as long, with block `index` of the `count` that `member` has shown.
     pub(super) fn take_block<P: Peers>(
         &self,
-        detail: usize,
+        what: What,
         member: usize,
         (index, count): (usize, usize),
         into: &mut [u8],
@@ -88,7 +88,7 @@ impl Host {
     ) -> Result<(), P::Error> {
         let (said, shown) = self.slots.head(member).ok_or(P::error(DIFFER))?;
         let shown = usize::try_from(shown).unwrap_or(usize::MAX);
-        let form = Form::ALL.into_iter().find(|form| said == what(detail, *form).to_bytes()).ok_or(P::error(DIFFER))?;
+        let form = Form::ALL.into_iter().find(|form| said == what.blocks(*form).to_bytes()).ok_or(P::error(DIFFER))?;
         if shown > SLOT || (index + 1) * form.entry() > shown {
             return Err(P::error(DIFFER));
         }
@@ -167,13 +167,9 @@ pub(super) const fn fits(count: usize) -> bool {
     count <= SLOT / ENTRY
 }
 
-fn what(detail: usize, form: Form) -> What {
-    What::new(What::BLOCKS | (form as u32) << 16, detail)
-}
-
 /// How blocks are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub(super) enum Form {
     /// One after the other, as long as each other.
     Equal,
     /// Behind a table.

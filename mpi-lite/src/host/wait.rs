@@ -12,8 +12,9 @@ use std::task::Poll;
 use sidelane_nic::clock;
 use sidelane_nic::share::Shared;
 
-use super::{Peers, membarrier, sleepers};
+use super::{Peers, sleepers};
 use crate::giving_way::{GivingWay, LOOKS_AT_CLOCK};
+use crate::membarrier;
 
 /// The memory, and our place among its members.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! Few bytes, of ranks that wait: no future is made.
 
+use sidelane_nic::prefetch;
+
 use super::Slots;
 use super::places::HEADS;
 use crate::host::{FEW, Peers, What};
@@ -49,10 +51,23 @@ impl Slots {
     #[inline]
     pub(in crate::host) fn wait_member<P: Peers>(&self, member: usize, peers: &mut P) -> Result<(), P::Error> {
         if self.has_shown(member) {
+            self.on_found(member);
             return Ok(());
         }
+        self.found.set(0);
         let ready = self.comes(member);
         self.ground.wait(peers, &ready, |other| other == member && !ready())
+    }
+
+    /// `member` had come before we looked. One that goes on running ahead has come to the call after the next, too: its head is on its
+    /// way while we are in the next one. But one that has not come there, and has its line taken away, falls behind.
+    #[inline]
+    fn on_found(&self, member: usize) {
+        self.found.set(self.found.get().saturating_add(1));
+        if self.found.get() >= HEADS.slots as u32 {
+            let next = self.places.head(member, self.call.wrapping_add(2));
+            prefetch::to_read(self.ground.shared.start().as_ptr().wrapping_add(next));
+        }
     }
 
     /// As [`Self::await_all`].
