@@ -1,9 +1,11 @@
 //! One connection: routes frames, timers and the user's calls to the parts that know what to do.
 
+mod handshake;
 mod life;
 #[cfg(test)]
 mod phases;
 mod plan;
+mod progress;
 mod receive;
 mod rma;
 #[cfg(test)]
