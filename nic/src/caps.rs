@@ -13,9 +13,6 @@ pub struct Caps {
     pub mtu: usize,
     /// Largest frame payload that every path of this driver carries. Equal to `mtu` where nothing is special.
     pub mtu_safe: usize,
-    /// Frames longer than this never leave this host's memory: whatever takes bytes off it cuts them first, and then they do
-    /// not arrive. Above [`Caps::mtu`]: none are known to stay.
-    pub in_memory_above: usize,
     /// Frames that the receive side holds before it drops. A sender that keeps fewer in flight loses none here.
     pub rx_frames: usize,
     /// Most frames worth handing over between two flushes.

@@ -23,7 +23,7 @@ pub(crate) struct Path {
     /// Largest message that is one record.
     pub record_max: usize,
     /// Length of the peer's Hello as it arrived here.
-    pub seen_len: u32,
+    pub seen_len: usize,
     /// Frames that the peer may have in flight to us.
     pub window: u16,
     /// Capacity of our receive FIFO.
@@ -34,8 +34,6 @@ pub(crate) struct Path {
     peer_message_max: u32,
     /// Longest message that we take.
     pub own_message_max: usize,
-    /// Longer frames never leave our host's memory, as our driver says.
-    pub in_memory_above: u32,
     /// How long we keep an ack back.
     pub ack_delay: Duration,
     /// How long the peer keeps an ack back.
@@ -82,7 +80,6 @@ impl Path {
             message_max: own_message_max,
             peer_message_max: u32::MAX,
             own_message_max,
-            in_memory_above: u32::try_from(caps.in_memory_above).unwrap_or(u32::MAX),
             // A tenth of the floor: short against any time-out, long against any reply.
             ack_delay: Duration::from_nanos(caps.rto_floor.as_nanos() / 10),
             peer_ack_delay: Duration::from_nanos(caps.rto_floor.as_nanos() / 10),
@@ -96,7 +93,7 @@ impl Path {
 
     /// Takes in what the peer says. A frame of `proven_len` has made the way; the way back is taken to be the same.
     pub fn learn(&mut self, hello: &Hello, proven_len: usize) {
-        self.seen_len = proven_len as u32;
+        self.seen_len = proven_len;
         self.mtu = proven_len.max(MTU_MIN).min(hello.mtu as usize).min(self.frame_max).max(self.header + BODY_MIN);
         self.peer_message_max = hello.message_max;
         self.peer_ack_delay = Duration::from_nanos(u64::from(hello.ack_delay).min(ACK_DELAY_MAX_NS));
@@ -159,11 +156,10 @@ mod tests {
             (mtu, mtu_safe, rx_frames, plain) in (100usize..100_000, 100usize..2_000, 1usize..5_000, any::<bool>()),
             (recv_fifo, send_fifo, own_max) in (0usize..4 << 20, prop_oneof![0usize..1 << 20, Just(usize::MAX)], 0usize..100_000),
             (peer_mtu, seen_len) in (0u32..100_000, 0u32..100_000),
-            (above, in_memory_above) in (any::<usize>(), any::<u32>()),
             (ack_delay, message_max) in (any::<u32>(), 0u32..100_000),
         ) {
             let addr = LinkAddr::Mem { node: 0 };
-            let caps = Caps { addr, mtu, mtu_safe: mtu_safe.min(mtu), in_memory_above: above, rx_frames, burst: 1, rto_floor: Duration::from_millis(1), host_delay: None };
+            let caps = Caps { addr, mtu, mtu_safe: mtu_safe.min(mtu), rx_frames, burst: 1, rto_floor: Duration::from_millis(1), host_delay: None };
             let config = Config { recv_fifo, send_fifo, message_max: own_max, ..Config::default() };
             let header = if plain { PLAIN_LEN } else { FULL_LEN };
             let mut path = Path::new(&caps, &config, plain);
@@ -177,7 +173,7 @@ mod tests {
             prop_assert_eq!(path.mtu, mtu.min(MTU_MIN), "until the peer has said what it takes");
             let least = path.record_max;
             let hello = Hello {
-                token: 1, echo: 0, mtu: peer_mtu, credit: 0, ack_delay, seen_len: 0, message_max, in_memory_above, index: 0, window: 1,
+                token: 1, echo: 0, mtu: peer_mtu, credit: 0, ack_delay, seen_len: 0, message_max, index: 0, window: 1,
             };
             path.learn(&hello, seen_len as usize);
             prop_assert_eq!((path.record_max, path.message_max), (least, own_max.max(least)), "until both sides are sure");
@@ -188,7 +184,6 @@ mod tests {
             prop_assert!(path.mtu <= path.frame_max && path.record_max >= least);
             prop_assert!(path.mtu <= (peer_mtu as usize).max(header + BODY_MIN));
             prop_assert!(path.mtu <= (seen_len as usize).max(MTU_MIN));
-            prop_assert_eq!(path.in_memory_above as usize, above.min(u32::MAX as usize));
             prop_assert_eq!(path.peer_ack_delay, Duration::from_nanos(u64::from(ack_delay).min(ACK_DELAY_MAX_NS)));
         }
     }

@@ -176,16 +176,7 @@ mod tests {
     fn add(peers: &mut Peers, node: u32) -> u16 {
         let (id, addr, config) = (peers.next_id(), LinkAddr::Mem { node }, Config::default());
         let rto_floor = Duration::from_millis(1);
-        let caps = Caps {
-            addr,
-            mtu: 512,
-            mtu_safe: 512,
-            in_memory_above: usize::MAX,
-            rx_frames: 64,
-            burst: 64,
-            rto_floor,
-            host_delay: None,
-        };
+        let caps = Caps { addr, mtu: 512, mtu_safe: 512, rx_frames: 64, burst: 64, rto_floor, host_delay: None };
         let path = Path::new(&caps, &config, false);
         peers.insert(Conn::connecting(id, addr, Link(node), 1, path, Instant::ZERO, &config));
         id.index

@@ -232,7 +232,6 @@ impl Dpdk {
             addr: LinkAddr::Ether { mac: place.mac, endpoint },
             mtu,
             mtu_safe: mtu,
-            in_memory_above: usize::MAX,
             rx_frames: port.rx_frames,
             burst: BURST,
             rto_floor: RTO_FLOOR,

@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use super::{Faults, Lateness};
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
-use crate::{Caps, Counters, Link, LinkAddr, Nic, TxSlot, forward};
+use crate::{Counters, Link, LinkAddr, Nic, TxSlot, forward};
 
 /// Lets [`Faults`] befall every frame that is sent through the driver within; what is received is left alone.
 ///
@@ -16,7 +16,6 @@ use crate::{Caps, Counters, Link, LinkAddr, Nic, TxSlot, forward};
 /// with `flush`, and once they are due with `rx_burst` and `wait`.
 pub struct Fault<N: Nic> {
     inner: N,
-    caps: Caps,
     faults: Faults,
     rng: Rng,
     /// Not yet handed on; the next one due comes first.
@@ -70,11 +69,8 @@ struct Slot<'a, N: Nic> {
 impl<N: Nic> Fault<N> {
     /// Wraps `inner`. The same seed draws the same faults for the same sequence of frames.
     pub fn new(inner: N, faults: Faults, seed: u64) -> Self {
-        // Here a frame of any length may be damaged.
-        let caps = Caps { in_memory_above: usize::MAX, ..*inner.caps() };
         Self {
             inner,
-            caps,
             faults,
             rng: Rng::new(seed),
             held: BinaryHeap::new(),
@@ -178,11 +174,7 @@ impl<N: Nic> Nic for Fault<N> {
     const RELIABLE: bool = false;
     const NAME: &'static str = N::NAME;
 
-    forward!(inner: link, link_back, confirm, has_unread, waker, is_gone, diagnosis, now);
-
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
+    forward!(inner: caps, link, link_back, confirm, has_unread, waker, is_gone, diagnosis, now);
 
     fn unlink(&mut self, link: Link) {
         let held = self.held.len();

@@ -43,7 +43,6 @@ impl MemNic {
             addr: LinkAddr::Mem { node },
             mtu: config.mtu,
             mtu_safe: config.mtu_safe,
-            in_memory_above: usize::MAX,
             rx_frames: config.rx_frames,
             burst: config.tx_frames,
             rto_floor: config.rto_floor,

@@ -123,7 +123,6 @@ fn caps(endpoint: u16) -> Caps {
         addr: LinkAddr::Shm { endpoint },
         mtu: MTU,
         mtu_safe: MTU,
-        in_memory_above: usize::MAX,
         // Frames of two lines; nothing is dropped in any case.
         rx_frames: RING_BYTES / LINE_BYTES / 2,
         burst: 64,

@@ -50,7 +50,6 @@ impl Udp {
             addr: LinkAddr::Udp(sockets.addr()),
             mtu,
             mtu_safe: mtu,
-            in_memory_above: usize::MAX,
             rx_frames: (sockets.rx_bytes() / kernel_memory(mtu)).max(1),
             burst: (DATAGRAM_MAX / (datagram::HEADER_LEN + mtu)).clamp(BURST_MIN, SEGMENTS_MAX),
             rto_floor: RTO_FLOOR,

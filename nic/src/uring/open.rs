@@ -136,8 +136,6 @@ impl Uring {
             addr: LinkAddr::Ether { mac: port.mac, endpoint: config.endpoint },
             mtu: if super_packets { LARGE_PAYLOAD_MAX } else { port.mtu_safe },
             mtu_safe: port.mtu_safe,
-            // Cut for a wire, they lose the mark by which they are known.
-            in_memory_above: if super_packets { port.mtu_safe } else { usize::MAX },
             rx_frames: small.slots().min(dressed.as_ref().map_or(usize::MAX, |(ring, _)| ring.slots())),
             burst: BURST,
             rto_floor: RTO_FLOOR,

@@ -218,7 +218,6 @@ impl Xdp {
                 addr: LinkAddr::Ether { mac: port.mac, endpoint: config.endpoint },
                 mtu,
                 mtu_safe: mtu,
-                in_memory_above: usize::MAX,
                 rx_frames: RX_SLOTS as usize,
                 burst: BURST,
                 rto_floor: RTO_FLOOR,

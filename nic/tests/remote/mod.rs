@@ -63,7 +63,6 @@ impl Process {
             addr,
             mtu: number(),
             mtu_safe: number(),
-            in_memory_above: usize::MAX,
             rx_frames: number(),
             burst: number(),
             rto_floor: Duration::from_nanos(number() as u64),
@@ -227,7 +226,7 @@ impl NicUser for Endpoint {
     type Out = ();
 
     fn run<N: Nic + 'static>(mut self, mut nic: N) {
-        let Caps { addr, mtu, mtu_safe, in_memory_above: _, rx_frames, burst, rto_floor, host_delay } = *nic.caps();
+        let Caps { addr, mtu, mtu_safe, rx_frames, burst, rto_floor, host_delay } = *nic.caps();
         let (rto_floor, host_delay) = (rto_floor.as_nanos(), host_delay.map_or(0, Duration::as_nanos));
         let caps = format!("\0{addr} {mtu} {mtu_safe} {rx_frames} {burst} {rto_floor} {host_delay}");
         send(&mut self.0, caps.as_bytes());

@@ -214,7 +214,7 @@ pub fn a_packet_that_is_shorter_than_it_says_is_dropped() {
     assert_eq!((counters.rx_frames, counters.rx_dropped, counters.rx_foreign), (9, 3, 0));
 }
 
-/// Their bytes are checked by nobody, since they were in memory all the way.
+/// Where segments are merged again they would come by chance only; so none comes, and who asks for the way's length is told the shorter one.
 pub fn packets_that_were_cut_on_the_way_are_not_put_together_again() {
     bridged();
     for features in [["pB", "tso", "off"], ["vB", "gro", "on"]] {

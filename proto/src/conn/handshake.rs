@@ -89,13 +89,11 @@ impl Conn {
     pub(super) fn learn(&mut self, hello: &Hello, proven_len: usize) {
         self.keys.theirs = hello.token;
         self.keys.remote = hello.index;
-        self.path.learn(hello, proven_len);
-        // What stays in memory does so by both drivers.
-        self.keys.whole_max = self.path.in_memory_above.max(hello.in_memory_above);
-        self.keys.key_in = Check::key_between(hello.token, self.keys.own);
-        self.keys.key_out = Check::key_between(self.keys.own, hello.token);
+        self.keys.check_in = Check::between(hello.token, self.keys.own);
+        self.keys.check_out = Check::between(self.keys.own, hello.token);
         self.keys.seal = None;
         self.keys.denied = false;
+        self.path.learn(hello, proven_len);
         self.limit = u64::from(hello.credit) / CREDIT_UNIT * CREDIT_UNIT;
         self.congestion.open(u32::from(hello.window).clamp(1, WINDOW_MAX));
         self.window = self.congestion.frames();

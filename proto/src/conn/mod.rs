@@ -130,10 +130,8 @@ struct Keys {
     theirs: u64,
     /// Index of this connection at the peer.
     remote: u16,
-    key_in: u32,
-    key_out: u32,
-    /// Longest frame that the check covers whole, in both directions.
-    whole_max: u32,
+    check_in: Check,
+    check_out: Check,
     /// TAG where frames are sealed, which also says that checks are not used.
     tag: u8,
     /// Where frames are sealed: somebody of the job has said by a Reset that the peer has nothing of this connection, and no frame of it
@@ -147,17 +145,8 @@ impl Keys {
     /// The peer has not answered yet.
     const fn new(own: u64, tagged: bool) -> Self {
         let tag = if tagged { flags::TAG } else { 0 };
-        Self { own, theirs: 0, remote: NO_PEER, key_in: 0, key_out: 0, whole_max: 0, tag, denied: false, seal: None }
-    }
-
-    #[inline]
-    const fn check_in(&self) -> Check {
-        Check::new(self.key_in, self.whole_max)
-    }
-
-    #[inline]
-    const fn check_out(&self) -> Check {
-        Check::new(self.key_out, self.whole_max)
+        let check = Check::OPEN;
+        Self { own, theirs: 0, remote: NO_PEER, check_in: check, check_out: check, tag, denied: false, seal: None }
     }
 
     /// What seals the frames of both directions. Both tokens are known.

@@ -45,7 +45,6 @@ impl Stage {
             addr: LinkAddr::Mem { node: 0 },
             mtu: 512,
             mtu_safe: 512,
-            in_memory_above: usize::MAX,
             rx_frames: 128,
             burst: 64,
             rto_floor: Duration::from_millis(1),
@@ -180,7 +179,6 @@ pub(super) fn hello(token: u64, echo: u64) -> Hello {
         ack_delay: 100_000,
         seen_len: 512,
         message_max: 1 << 20,
-        in_memory_above: u32::MAX,
         index: 5,
         window: 64,
     }

@@ -55,7 +55,7 @@ impl Conn {
             && self.reorder.turn(header.seq) == Turn::Now;
         let (head, len) = (begun.head(), begun.len() - FULL_LEN);
         let front = &head[FULL_LEN..];
-        let check = self.keys.check_in();
+        let check = self.keys.check_in;
         let Some(place) = is_awaited.then(|| self.place(turn, front, len)).flatten() else {
             return self.handle_frame(turn, header, begun.whole().ok_or(Reject::Truncated)?, taker);
         };
@@ -186,12 +186,12 @@ impl Conn {
         if frame.len() >= PLACED_MIN && header.kind == Kind::Data && self.reorder.turn(header.seq) == Turn::Now {
             return self.is_whole_placing(turn, frame, placed);
         }
-        self.keys.check_in().holds(frame)
+        self.keys.check_in.holds(frame)
     }
 
     #[inline(never)]
     fn is_whole_placing(&mut self, turn: &mut TurnContext, frame: &[u8], placed: &mut bool) -> bool {
-        let (check, body) = (self.keys.check_in(), &frame[FULL_LEN..]);
+        let (check, body) = (self.keys.check_in, &frame[FULL_LEN..]);
         let Some(place) = self.place(turn, body, body.len()) else { return check.holds(frame) };
         *placed = true;
         check.holds_copying(frame, place)

@@ -368,7 +368,7 @@ impl Conn {
         }
         .emit(frame);
         if !seldom(self.keys.tag != 0) {
-            self.keys.check_out().seal(frame, tail);
+            self.keys.check_out.seal(frame, tail);
         }
         self.ack.on_sent(limit);
     }
@@ -407,9 +407,8 @@ impl Conn {
             mtu: self.path.frame_max as u32,
             credit: self.path.recv_capacity as u32,
             ack_delay: u32::try_from(self.path.ack_delay.as_nanos()).unwrap_or(u32::MAX),
-            seen_len: self.path.seen_len,
+            seen_len: self.path.seen_len as u32,
             message_max: u32::try_from(self.path.own_message_max).unwrap_or(u32::MAX),
-            in_memory_above: self.path.in_memory_above,
             index: self.id.index,
             window: self.path.window,
         }

@@ -112,12 +112,12 @@ fn frames_are_sealed_as_documented() {
         (
             Protection::Encrypted(KEY),
             "050010001080030009000000040000000000000064000b0bd4d9cc28283aeec39e7222373dc7af4617affcebdf7498",
-            "2ca397a0d820de6a8b423e5c6d26dd73",
+            "7a372e627c40b22333912089f6eb7d80",
         ),
         (
             Protection::Authenticated(KEY),
             "050010001080030009000000040000000000000064000b0b6d65737361676546047bb5f7ca208cfbe255a7c79554aa",
-            "4a62a49efc0894503f13975716a3197e",
+            "df7a80358cfad2dae5578fd25e478c88",
         ),
     ] {
         let (job, mut alice, _) = both_ways(protection);

@@ -14,14 +14,13 @@ mod field {
     pub const INDEX: Range<usize> = 32..34;
     pub const WINDOW: Range<usize> = 34..36;
     pub const MESSAGE_MAX: Range<usize> = 36..40;
-    pub const IN_MEMORY_ABOVE: Range<usize> = 40..44;
 }
 
 /// Length of a Hello's or HelloAck's body without its padding.
-pub(crate) const HELLO_LEN: usize = 44;
+pub(crate) const HELLO_LEN: usize = 40;
 /// Length of a Ping's or Reset's body.
 pub(crate) const PING_LEN: usize = 16;
-const _: () = assert!(field::IN_MEMORY_ABOVE.end == HELLO_LEN);
+const _: () = assert!(field::MESSAGE_MAX.end == HELLO_LEN);
 
 /// Body of Hello and HelloAck. A Hello is padded with zeros to the length that its sender wants to use: that it
 /// arrives proves the path MTU (as in RFC 8899).
@@ -41,8 +40,6 @@ pub(crate) struct Hello {
     pub seen_len: u32,
     /// Longest message in bytes that the sender takes.
     pub message_max: u32,
-    /// Frames longer than this never leave the memory of the sender's host ([`sidelane_nic::Caps::in_memory_above`]).
-    pub in_memory_above: u32,
     /// Index of the connection at the sender.
     pub index: u16,
     /// Frames that the sender wants to be in flight to it at most.
@@ -72,7 +69,6 @@ impl Hello {
             ack_delay: u32_at(body, field::ACK_DELAY.start),
             seen_len: u32_at(body, field::SEEN_LEN.start),
             message_max: u32_at(body, field::MESSAGE_MAX.start),
-            in_memory_above: u32_at(body, field::IN_MEMORY_ABOVE.start),
             index: u16_at(body, field::INDEX.start),
             window: u16_at(body, field::WINDOW.start),
         };
@@ -92,7 +88,6 @@ impl Hello {
         body[field::ACK_DELAY].copy_from_slice(&self.ack_delay.to_le_bytes());
         body[field::SEEN_LEN].copy_from_slice(&self.seen_len.to_le_bytes());
         body[field::MESSAGE_MAX].copy_from_slice(&self.message_max.to_le_bytes());
-        body[field::IN_MEMORY_ABOVE].copy_from_slice(&self.in_memory_above.to_le_bytes());
         body[field::INDEX].copy_from_slice(&self.index.to_le_bytes());
         body[field::WINDOW].copy_from_slice(&self.window.to_le_bytes());
     }
@@ -124,8 +119,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_hello_reads_back_as_it_was_written(token in 1u64.., echo: u64, mtu: u32, credit: u32, ack_delay: u32, seen_len: u32, message_max: u32, in_memory_above: u32, index in 0u16..u16::MAX, window in 1u16.., padding in 0usize..32) {
-            let hello = Hello { token, echo, mtu, credit, ack_delay, seen_len, message_max, in_memory_above, index, window };
+        fn a_hello_reads_back_as_it_was_written(token in 1u64.., echo: u64, mtu: u32, credit: u32, ack_delay: u32, seen_len: u32, message_max: u32, index in 0u16..u16::MAX, window in 1u16.., padding in 0usize..32) {
+            let hello = Hello { token, echo, mtu, credit, ack_delay, seen_len, message_max, index, window };
             let mut body = vec![0xee; HELLO_LEN + padding];
             hello.emit(&mut body);
             prop_assert_eq!(Hello::parse(&body), Ok(hello));
@@ -149,7 +144,6 @@ mod tests {
             ack_delay: 0,
             seen_len: 0,
             message_max: 0,
-            in_memory_above: 0,
             index: super::super::NO_PEER - 1,
             window: 1,
         };

@@ -9,9 +9,6 @@ use crate::script::number;
 const KINDS: [&str; 6] = ["Data", "Ack", "Hello", "HelloAck", "Ping", "Reset"];
 const FLAGS: [(&str, u8); 4] = [("ACK_NOW", 1), ("DUPLICATE", 2), ("AWAY", 4), ("TAG", 0x80)];
 const HEADER: usize = 24;
-const HELLO: usize = 44;
-/// What every check covers: the header and a Put's.
-const FRONT: usize = 48;
 const OPEN_KEY: u32 = u32::from_le_bytes(*b"SDL1");
 
 /// What both ends of the script's connection know, and what the words leave out.
@@ -27,8 +24,6 @@ pub struct Terms {
     /// What the script acknowledged last, and granted last.
     pub ack: u32,
     pub credit: u16,
-    /// Frames longer than this stay in memory: as the endpoint said, and as the script did.
-    in_memory_above: [u32; 2],
     /// The large message under way to the endpoint, and the one from it: its length, and where it stands.
     incoming: (usize, usize),
     outgoing: (usize, usize),
@@ -49,7 +44,6 @@ impl Terms {
             seq: 0,
             ack: 0,
             credit: 0,
-            in_memory_above: [u32::MAX; 2],
             incoming: (0, 0),
             outgoing: (0, 0),
             ours: Key { region: 0, key: 0 },
@@ -101,12 +95,9 @@ impl Terms {
                 body.extend(other.unwrap_or(self.them).to_le_bytes());
                 body.extend(echo.to_le_bytes());
                 let fields = [("mtu", 512), ("credit", 65_536), ("ack_delay", 100_000), ("seen_len", 0)];
-                for (name, default) in fields.into_iter().chain([
-                    ("index", 5),
-                    ("window", 64),
-                    ("message_max", 1 << 20),
-                    ("in_memory_above", u64::from(u32::MAX)),
-                ]) {
+                for (name, default) in
+                    fields.into_iter().chain([("index", 5), ("window", 64), ("message_max", 1 << 20)])
+                {
                     let value = number_or(name, default);
                     match name {
                         "index" | "window" => body.extend((value as u16).to_le_bytes()),
@@ -115,7 +106,6 @@ impl Terms {
                     match name {
                         "credit" if other.is_none() => self.credit = (value / 64) as u16,
                         "index" if other.is_none() => self.them_index = value as u16,
-                        "in_memory_above" if other.is_none() => self.in_memory_above[1] = value as u32,
                         _ => {}
                     }
                 }
@@ -163,16 +153,10 @@ impl Terms {
         }
         if frame.len() >= HEADER {
             let flip = u32::from(field("check") == Some("bad"));
-            let check = crc32c(&frame[4..self.covered(kind, frame.len())]) ^ key ^ flip;
+            let check = crc32c(&frame[4..]) ^ key ^ flip;
             frame[..4].copy_from_slice(&check.to_le_bytes());
         }
         frame
-    }
-
-    /// Bytes of a frame that the check covers.
-    fn covered(&self, kind: usize, len: usize) -> usize {
-        let [us, them] = self.in_memory_above;
-        if kind == 0 && len > us.max(them) as usize { FRONT } else { len }
     }
 
     fn put_record(&mut self, body: &mut Vec<u8>, word: &str) {
@@ -229,22 +213,16 @@ impl Terms {
                 self.us = token;
                 self.us_index = u16_at(body, 32);
                 words.push(format!("echo={}", self.token_word(u64_at(body, 8))));
-                for (name, at) in [
-                    ("mtu", 16),
-                    ("credit", 20),
-                    ("ack_delay", 24),
-                    ("seen_len", 28),
-                    ("message_max", 36),
-                    ("in_memory_above", 40),
-                ] {
+                for (name, at) in
+                    [("mtu", 16), ("credit", 20), ("ack_delay", 24), ("seen_len", 28), ("message_max", 36)]
+                {
                     words.push(format!("{name}={}", u32_at(body, at)));
                 }
-                self.in_memory_above[0] = u32_at(body, 40);
                 words.push(format!("index={}", u16_at(body, 32)));
                 words.push(format!("window={}", u16_at(body, 34)));
                 words.push(format!(
                     "padding={}",
-                    if body[HELLO..].iter().all(|byte| *byte == 0) { "zero" } else { "dirt" }
+                    if body[40..].iter().all(|byte| *byte == 0) { "zero" } else { "dirt" }
                 ));
             }
             4 | 5 => {
@@ -264,7 +242,7 @@ impl Terms {
         }
         let epoch = u16_at(frame, 22);
         words.push(format!("epoch={}", if epoch == self.them as u16 { "them".into() } else { epoch.to_string() }));
-        let check = crc32c(&frame[4..self.covered(kind, frame.len())]) ^ key == u32_at(frame, 0);
+        let check = crc32c(&frame[4..]) ^ key == u32_at(frame, 0);
         words.push(format!("check={}", if check { "good" } else { "bad" }));
         words.extend(FLAGS.iter().filter(|(_, bit)| frame[5] & bit != 0).map(|(name, _)| name.to_string()));
         if kind == 0 {

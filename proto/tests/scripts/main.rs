@@ -64,8 +64,6 @@ scripts! {
     get_in
     handshake
     hello_again
-    in_memory
-    in_memory_one_side
     keep_alive
     lingering
     link_gone

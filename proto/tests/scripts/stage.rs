@@ -65,7 +65,6 @@ impl Stage {
             addr: LinkAddr::Mem { node: 0 },
             mtu: 512,
             mtu_safe: 512,
-            in_memory_above: usize::MAX,
             rx_frames: 128,
             burst: 64,
             rto_floor: Duration::from_millis(1),
@@ -79,7 +78,6 @@ impl Stage {
             match name {
                 "mtu" => (caps.mtu, caps.mtu_safe) = (number(value) as usize, number(value) as usize),
                 "mtu_safe" => caps.mtu_safe = number(value) as usize,
-                "in_memory_above" => caps.in_memory_above = number(value) as usize,
                 "active" => active = value == "true",
                 "head" => head = Some(number(value) as usize),
                 "one_by_one" => one_by_one = value == "true",

@@ -297,7 +297,7 @@ fn what_fails_the_check_leaves_no_trace_in_a_large_message() {
 #[test]
 fn a_flood_of_hellos_is_bounded_and_passes() {
     let (_, _, _, heard) = recorded(config());
-    let hello = heard.iter().find(|frame| frame[4] == 0x12).expect("it began with a Hello")[..68].to_vec();
+    let hello = heard.iter().find(|frame| frame[4] == 0x12).expect("it began with a Hello")[..64].to_vec();
     let mut world = World::new(2, good_link());
     world.add(NodeConfig::default(), Config { peers_max: 100, ..config() });
     world.add(NodeConfig::default(), config());

@@ -20,7 +20,6 @@ impl<const RELIABLE: bool> WireNic<RELIABLE> {
             addr: LinkAddr::Mem { node },
             mtu: 160,
             mtu_safe: 160,
-            in_memory_above: usize::MAX,
             // A window of four frames, so that it is full at times.
             rx_frames: 8,
             burst: 64,
