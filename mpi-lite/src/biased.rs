@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
 //! A lock that its usual thread takes without a locked instruction: that would wait, in every call, until all that was written before
-//! has left the core, lines of shared memory that others have among it (`bench/NOTES.md`, 79). Unsafe, since a value that threads
+//! has left the core, lines of shared memory that others have among it (`bench/NOTES.md` 80). Unsafe, since a value that threads
 //! share is behind it.
 //!
 //! As long as no other thread has come, whoever made it says by a plain store that it has the value, and then looks whether another has
@@ -9,6 +9,7 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
 
@@ -38,6 +39,8 @@ pub struct Guard<'a, T> {
     is_owners: bool,
     /// The mutex is for this one only.
     is_visit: bool,
+    /// Threads that share it share the value.
+    _value: PhantomData<&'a mut T>,
 }
 
 impl<T> Biased<T> {
@@ -70,7 +73,7 @@ impl<T> Biased<T> {
         light_fence();
         // Pairs with the store at a visit's end.
         if !self.is_shared.load(Ordering::Acquire) {
-            return Some(Guard { lock: self, _mutex: None, is_owners: true, is_visit: false });
+            return Some(self.guard(None, true, false));
         }
         self.has_it.store(false, Ordering::Release);
         self.try_mutex().map(|mutex| self.owner_with(mutex))
@@ -99,7 +102,7 @@ impl<T> Biased<T> {
             }
             pause(turn);
         }
-        Guard { lock: self, _mutex: Some(mutex), is_owners: false, is_visit: false }
+        self.guard(Some(mutex), false, false)
     }
 
     /// As [`Self::try_lock`], for a thread that comes seldom and briefly: the usual one goes on as if it had not.
@@ -109,7 +112,7 @@ impl<T> Biased<T> {
         }
         let mutex = self.try_mutex()?;
         let is_visit = self.share();
-        let guard = Guard { lock: self, _mutex: Some(mutex), is_owners: false, is_visit };
+        let guard = self.guard(Some(mutex), false, is_visit);
         // If not, the visit is over: the guard goes.
         guard.is_free().then_some(guard)
     }
@@ -118,7 +121,7 @@ impl<T> Biased<T> {
     fn try_shared(&self) -> Option<Guard<'_, T>> {
         let mutex = self.try_mutex()?;
         self.share();
-        let guard = Guard { lock: self, _mutex: Some(mutex), is_owners: false, is_visit: false };
+        let guard = self.guard(Some(mutex), false, false);
         guard.is_free().then_some(guard)
     }
 
@@ -126,7 +129,12 @@ impl<T> Biased<T> {
     #[cold]
     fn owner_with<'a>(&'a self, mutex: MutexGuard<'a, ()>) -> Guard<'a, T> {
         self.has_it.store(true, Ordering::Relaxed);
-        Guard { lock: self, _mutex: Some(mutex), is_owners: true, is_visit: false }
+        self.guard(Some(mutex), true, false)
+    }
+
+    #[inline]
+    fn guard<'a>(&'a self, mutex: Option<MutexGuard<'a, ()>>, is_owners: bool, is_visit: bool) -> Guard<'a, T> {
+        Guard { lock: self, _mutex: mutex, is_owners, is_visit, _value: PhantomData }
     }
 
     fn try_mutex(&self) -> Option<MutexGuard<'_, ()>> {
