@@ -353,7 +353,7 @@ fn found(config: &Config, port: &Port, socket: BorrowedFd) -> Result<(Shared, Sh
     sys::create_ring(socket, RingKind::Completion, COMPLETION_SLOTS).map_err(system("making rings"))?;
     // Without a word about copies a driver that can do without does (af_xdp.rst, XDP_COPY and XDP_ZEROCOPY).
     let copy = if native { 0 } else { libc::XDP_COPY };
-    let until = Instant::now() + TEARDOWN;
+    let until = Instant::now() + QUEUE_TEARDOWN;
     loop {
         match sys::bind_xdp(socket, port.interface, config.queue, copy | libc::XDP_USE_NEED_WAKEUP, None) {
             Ok(()) => break,
@@ -430,6 +430,8 @@ const COMPLETION_SLOTS: u32 = (2 * MEMBERS_MAX * TX_CHUNKS) as u32;
 /// The kernel frees a queue and an interface some time after the last descriptor is closed: an RCU grace period, which
 /// takes milliseconds, 100 under load, and once more than a second beside compilers and AddressSanitizer.
 const TEARDOWN: Span = Span::from_secs(3);
+/// A queue was once not free after three, twice in a row, beside compilers. Sockets of others are rarer than programs of others.
+const QUEUE_TEARDOWN: Span = Span::from_secs(10);
 /// What the kernel sends at one kick (`TX_BATCH_SIZE`, net/xdp/xsk.c).
 const BURST: usize = 32;
 /// A descheduled peer, or a softirq that waits for its turn, is silent for this long without a loss.
