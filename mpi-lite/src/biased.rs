@@ -19,7 +19,7 @@ use system::{AtomicBool, Mutex, MutexGuard, NUMBER, Ordering, can_bias, heavy_fe
 pub struct Biased<T> {
     /// The usual thread's number.
     owner: u64,
-    /// It has the value, without the mutex.
+    /// It has the value. Only it writes this.
     has_it: AtomicBool,
     /// All take the mutex.
     is_shared: AtomicBool,

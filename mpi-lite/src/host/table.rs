@@ -179,7 +179,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    const ALL: [Self; 3] = [Self::Equal, Self::Short, Self::Long];
+    pub(super) const ALL: [Self; 3] = [Self::Equal, Self::Short, Self::Long];
 
     /// Bytes of a table for each block.
     const fn entry(self) -> usize {

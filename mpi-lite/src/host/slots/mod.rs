@@ -1,22 +1,22 @@
 //! Room in shared memory for what each member shows the others, call after call.
 
+mod awaited;
 mod chain;
 mod few;
 mod near;
 mod places;
 
 use std::cell::Cell;
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use sidelane_nic::prefetch;
 use sidelane_nic::share::Shared;
 
-use super::gate::{self, Closed, Turn};
+use super::gate::{self};
 use super::wait::Ground;
 use super::{FEW, Peers, What, whole};
 pub(in crate::host) use places::SLOT;
-use places::{HEAD, HEADS, LEN, Places, Ring, WHAT};
+use places::{HEAD, HEADS, LEN, Places, WHAT};
 
 /// Rings of slots for each member and for results: heads, and small, large and long ones for what has no room there; and calls that each
 /// has finished. A slot is written again when everybody has finished the call that used it last, so that a member whom nobody
@@ -208,86 +208,6 @@ impl Slots {
         u64::from_ne_bytes(address)
     }
 
-    /// Waits until a member has shown what it shows in this call.
-    #[inline]
-    pub(in crate::host) async fn await_member<P: Peers>(&self, member: usize, peers: &mut P) -> Result<(), P::Error> {
-        let ready = self.comes(member);
-        self.ground.until(peers, &ready, |other| other == member && !ready()).await
-    }
-
-    /// Whether `member` has come to this call, to be asked again and again.
-    #[inline]
-    fn comes(&self, member: usize) -> impl Fn() -> bool {
-        let (shown, finished) =
-            (self.ground.shared.word(self.head_at(member)), self.ground.shared.word(self.places.flag(member)));
-        let (call, looks) = (self.call.wrapping_add(1), Cell::new(0u32));
-        move || {
-            let look = looks.replace(looks.get().wrapping_add(1));
-            // Who has finished the call without showing anything was called with something else, as `check` finds then. This
-            // seldom, since it is in another cache line, which changes.
-            shown.load(Ordering::Acquire) == call || look % 64 == 63 && reached(finished.load(Ordering::Acquire), call)
-        }
-    }
-
-    /// Waits until these members have.
-    #[inline]
-    pub(in crate::host) async fn await_members<P: Peers>(
-        &self,
-        members: Range<usize>,
-        peers: &mut P,
-    ) -> Result<(), P::Error> {
-        for member in members {
-            if !self.has_shown(member) {
-                self.await_member(member, peers).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until all have shown what they show in this call.
-    #[inline]
-    pub(in crate::host) async fn await_all<P: Peers>(&mut self, peers: &mut P) -> Result<(), P::Error> {
-        if self.ground.is_crowded() {
-            return self.await_last(peers, |_, _| Ok(())).await.map(drop);
-        }
-        self.await_members(0..self.ground.size, peers).await?;
-        self.finished = self.call;
-        Ok(())
-    }
-
-    /// Waits until all have come; the last one does `last`, with [`Self::show_result`]. Whether that is us.
-    pub(in crate::host) async fn await_last<P: Peers>(
-        &mut self,
-        peers: &mut P,
-        last: impl FnOnce(&mut Self, &mut P) -> Result<(), P::Error>,
-    ) -> Result<bool, P::Error> {
-        let closed = self.come_last(peers, last)?;
-        let are_last = closed.is_none();
-        if let Some(closed) = closed {
-            // Whoever has shown something may still have to come to the gate, or to do `last`.
-            let come = self.call.wrapping_add(1);
-            closed.wait(&self.ground, peers, |member| !self.has_finished(member, come)).await?;
-        }
-        self.finished = self.call;
-        Ok(are_last)
-    }
-
-    /// Comes to the gate, and opens it as the last one, after `last`. Else it is closed yet.
-    fn come_last<P: Peers>(
-        &mut self,
-        peers: &mut P,
-        last: impl FnOnce(&mut Self, &mut P) -> Result<(), P::Error>,
-    ) -> Result<Option<Closed>, P::Error> {
-        match gate::come(&self.ground, self.places.gate()) {
-            Turn::Wait(closed) => Ok(Some(closed)),
-            Turn::Open(closed) => {
-                last(self, peers)?;
-                closed.open(&self.ground, peers);
-                Ok(None)
-            }
-        }
-    }
-
     /// We have what we take of this call; what comes is the next one.
     #[inline]
     pub(in crate::host) fn finish<P: Peers>(&mut self, peers: &mut P) {
@@ -310,16 +230,6 @@ impl Slots {
                 *known = surely;
             }
         }
-    }
-
-    /// Waits until `member` has finished the call before the one under way.
-    pub(in crate::host) async fn await_taken_by<P: Peers>(&self, member: usize, peers: &mut P) -> Result<(), P::Error> {
-        self.await_flag(member, self.call, peers).await
-    }
-
-    /// Waits until all have finished the call before the one under way.
-    pub(in crate::host) async fn await_taken<P: Peers>(&mut self, peers: &mut P) -> Result<(), P::Error> {
-        self.await_finished(self.call, peers).await
     }
 
     /// Copies out what `member` shows in this call, `shown` bytes, from `at` on.
@@ -398,37 +308,6 @@ impl Slots {
     /// Copies the result out.
     pub(in crate::host) fn read_result(&self, into: &mut [u8]) {
         self.read(self.ground.size, into.len(), 0, into);
-    }
-
-    /// Waits until a slot may be written in this call, and if it has to, until half of them may: flags that are written all the time
-    /// are looked at less often.
-    async fn await_slot<P: Peers>(&mut self, ring: Ring, peers: &mut P) -> Result<(), P::Error> {
-        let slots = ring.slots as u32;
-        if reached(self.finished, self.call.wrapping_sub(slots - 1)) {
-            return Ok(());
-        }
-        self.await_finished(self.call.wrapping_sub(slots / 2), peers).await
-    }
-
-    /// Waits until all have finished the calls before `call`.
-    #[inline]
-    async fn await_finished<P: Peers>(&mut self, call: u32, peers: &mut P) -> Result<(), P::Error> {
-        if !reached(self.finished, call) {
-            let mut least = u32::MAX;
-            for member in 0..self.ground.size {
-                self.await_flag(member, call, peers).await?;
-                least = least.min(self.finished_of(member).wrapping_sub(call));
-            }
-            // They may be further: then nobody's flag has to be looked at in the next calls.
-            self.finished = call.wrapping_add(least);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    async fn await_flag<P: Peers>(&self, member: usize, call: u32, peers: &mut P) -> Result<(), P::Error> {
-        let ready = || self.has_finished(member, call);
-        self.ground.until(peers, ready, |other| other == member && !ready()).await
     }
 
     /// Whether a member has finished the calls before `call`.

@@ -281,3 +281,17 @@ fn blocks_of_two_arrive_call_after_call() {
         }
     });
 }
+
+/// Whatever the root: two calls that are taken for each other would take each other's bytes.
+#[test]
+fn calls_and_the_forms_of_their_blocks_are_told_apart() {
+    let calls = (What::READS..=What::BARRIER).flat_map(|call| (0..20).map(move |root| What::new(call, root)));
+    let mut all: Vec<_> = calls
+        .flat_map(|what| [what, what.copied()].into_iter().chain(table::Form::ALL.map(|form| what.blocks(form))))
+        .map(What::to_bytes)
+        .collect();
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), count);
+}
