@@ -49,9 +49,9 @@ impl Limits {
     pub const SHARED_MEMORY: Self = Self { eager_max: 64 << 10, prefix: 0, put_min: 28 << 10, pull_min: Self::NEVER };
     /// On memif with frames of 9 KB (bench/NOTES.md 66): in parts, which gains less the longer the message is, then put.
     pub const PAIR: Self = Self { eager_max: 128 << 10, ..Self::NETWORK };
-    /// On `uring` over a veth with frames of 61 KiB (at 32, 64 and 128 KiB: eager 8.5, 15.5 and 29.7 us; announced with a prefix of
-    /// 4 KiB and put 13.9, 16.5 and 26.9; with one of 16 KiB 15.4, 18.5 and 29.6; asked for and sent as data 13.3, 19.5 and 35.4).
-    pub const NETWORK: Self = Self { eager_max: 60 << 10, prefix: 4 << 10, put_min: 16 << 10, pull_min: Self::NEVER };
+    /// On `uring` over a veth (at 32, 48 and 60 KiB: eager 7.9, 10.6 and 12.4 us; put 8.6, 10.4 and 11.9, and with a prefix of 4 KiB
+    /// 9.5, 11.7 and 13.3). A prefix is copied three times, and a put not once more than it must be (bench/NOTES.md 81).
+    pub const NETWORK: Self = Self { eager_max: 60 << 10, prefix: 0, put_min: 16 << 10, pull_min: Self::NEVER };
 }
 
 /// As serde wants it.

@@ -14,9 +14,7 @@ use sidelane_nic::udp::Udp;
 use sidelane_nic::uring::Uring;
 use sidelane_nic::xdp::Xdp;
 use sidelane_nic::{LinkAddr, Nic};
-use sidelane_proto::{
-    ConnectError, Counters, Endpoint, Event, PeerId, PutHow, Region, RemoteKey, Rights, RmaError, SendError,
-};
+use sidelane_proto::{ConnectError, Counters, Endpoint, Event, PeerId, PutHow, Region, RemoteKey, RmaError, SendError};
 
 use super::Config;
 use super::memory::{Incoming, Outgoing};
@@ -221,7 +219,7 @@ impl Port {
     pub(super) fn expose(&mut self, room: Incoming, range: Range<usize>, peer: PeerId) -> Option<(Region, RemoteKey)> {
         on!(self, endpoint => {
             let region = room.register(range, endpoint);
-            let key = endpoint.publish(region, Rights::WRITE, Some(peer));
+            let key = endpoint.publish_to_fill(region, peer);
             key.map(|key| (region, key)).inspect_err(|_| _ = endpoint.withdraw(region)).ok()
         })
     }

@@ -274,7 +274,9 @@ impl Conn {
     #[inline]
     pub(super) fn take_in_placed(&mut self, turn: &mut TurnContext, front: &[u8], len: usize) -> Result<bool, Reject> {
         if is_operations(front) {
-            self.one_sided(&turn.config).on_piece_placed();
+            let id = self.id;
+            self.one_sided(&turn.config).on_placed_put(turn, id, front, len);
+            self.note_operations();
             return Ok(false);
         }
         self.inbox.accept_placed(len)?;

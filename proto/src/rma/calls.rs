@@ -44,6 +44,14 @@ impl<N: Nic> Endpoint<N> {
         self.router.turn.rma.regions.publish(region, key, rights, only_for).ok_or(RmaError::NoRegion)
     }
 
+    /// As [`Self::publish`], for one put by `peer` that begins where the region does, and behind which the region is not touched before it
+    /// has ended: its bytes, first and last ones too, may be where they belong before their frame was checked, and so are touched once.
+    /// Whatever else comes by the key is taken as by [`Rights::WRITE`].
+    pub fn publish_to_fill(&mut self, region: Region, peer: PeerId) -> Result<RemoteKey, RmaError> {
+        let key = self.router.draw_token();
+        self.router.turn.rma.regions.publish_to_fill(region, key, peer).ok_or(RmaError::NoRegion)
+    }
+
     /// Voids a region's key. What peers send by it from now on fails at them with [`crate::OpError::NoRegion`].
     pub fn unpublish(&mut self, region: Region) -> Result<(), RmaError> {
         if self.router.turn.rma.regions.unpublish(region) { Ok(()) } else { Err(RmaError::NoRegion) }

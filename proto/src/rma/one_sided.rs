@@ -245,9 +245,9 @@ impl OneSided {
         self.served.place(regions, from, front, len)
     }
 
-    /// See [`Served::on_piece_placed`].
-    pub fn on_piece_placed(&mut self) {
-        self.served.on_piece_placed();
+    /// See [`Served::on_placed_put`].
+    pub fn on_placed_put(&mut self, turn: &mut TurnContext, from: PeerId, front: &[u8], len: usize) {
+        self.served.on_placed_put(turn, from, front, len);
     }
 
     /// Places the bytes of a frame that came before its turn, if it is nothing but bytes that need not wait: whether it
@@ -272,6 +272,7 @@ impl OneSided {
             match operation {
                 Operation::Put { to, bytes, .. } => {
                     turn.rma.regions.write(to.region, to.offset as usize, bytes);
+                    turn.rma.regions.on_put(to.region, to.offset as usize, bytes.len(), false);
                 }
                 Operation::Answer { op, offset, bytes, .. } => self.land(turn, op, offset, bytes),
                 _ => {}

@@ -46,6 +46,8 @@ struct Published {
     rights: Rights,
     /// `None`: whoever knows the key.
     to: Option<PeerId>,
+    /// Where the bytes go on of the one put that fills the region, as long as they come one behind the other.
+    filled: Option<usize>,
 }
 
 impl Regions {
@@ -63,8 +65,15 @@ impl Regions {
     /// Lets peers reach it by `key`, and no longer by an earlier one.
     pub fn publish(&mut self, region: Region, key: u64, rights: Rights, to: Option<PeerId>) -> Option<RemoteKey> {
         let held = self.live(region)?;
-        held.published = Some(Published { key, rights, to });
+        held.published = Some(Published { key, rights, to, filled: None });
         Some(RemoteKey { region: region.index, key, len: held.memory.bytes().len() as u64 })
+    }
+
+    /// As [`Self::publish`], for one put by `to` that begins where the region does.
+    pub fn publish_to_fill(&mut self, region: Region, key: u64, to: PeerId) -> Option<RemoteKey> {
+        let remote = self.publish(region, key, Rights::WRITE, Some(to))?;
+        self.held_mut(region.index).published.as_mut()?.filled = Some(0);
+        Some(remote)
     }
 
     /// Nobody else can reach it any more. False when there is no such region.
@@ -124,6 +133,19 @@ impl Regions {
             return Err(OpError::Bounds);
         }
         Ok((target.region, target.offset as usize))
+    }
+
+    /// True when [`Self::allow`] let in bytes for `at` behind which nothing of the region has come, and before which no put has ended.
+    pub fn is_filled_from(&self, index: u32, at: usize) -> bool {
+        self.held(index).published.is_some_and(|published| published.filled == Some(at))
+    }
+
+    /// `len` bytes of a put have come, where [`Self::allow`] said. `goes_on`: it was their turn, and its end is still to come.
+    #[inline]
+    pub fn on_put(&mut self, index: u32, at: usize, len: usize, goes_on: bool) {
+        if let Some(published) = &mut self.held_mut(index).published {
+            published.filled = published.filled.filter(|filled| *filled == at && goes_on).map(|at| at + len);
+        }
     }
 
     /// Writes `bytes` where [`Self::allow`] said, or where an operation of ours lands.

@@ -7,7 +7,7 @@ use super::outbox::{BulkKind, Outbox, Source};
 use super::region::Regions;
 use crate::PeerId;
 use crate::conn::TurnContext;
-use crate::wire::{ANSWER_LEN, Change, Operation, Target, put_flags, put_piece};
+use crate::wire::{ANSWER_LEN, Change, Operation, Target, lone_put, put_flags};
 
 /// How far the peer's operations are, and what it is to be told.
 #[derive(Debug)]
@@ -88,13 +88,46 @@ impl Served {
         match allowed {
             Ok((region, at)) => {
                 turn.rma.regions.write(region, at, bytes);
-                self.next = Piece { to: *to, len: bytes.len() }.next(flags);
-                if flags & put_flags::SIGNAL != 0 && self.failing.is_none() {
-                    turn.rma.regions.signal(region);
-                }
+                self.on_written(turn, to, flags, bytes.len());
             }
             Err(why) => (self.failing, self.next) = (self.failing.or(Some(why)), None),
         }
+        self.on_record(turn, from, flags);
+        allowed.map(|_| ())
+    }
+
+    /// Where the bytes go of a body of `len` bytes that begins with `front`, of the frame whose turn it is, if that is known beforehand:
+    /// of one more piece, as long as the one before, of the put whose pieces arrive; or of what comes next in a region that one put
+    /// fills. What it says of that is only compared with what is known: bytes of a frame that turns out to be damaged are where its put's
+    /// own will be.
+    pub fn place<'a>(&self, regions: &'a mut Regions, from: PeerId, front: &[u8], len: usize) -> Option<&'a mut [u8]> {
+        // A put that was refused is answered where it ends.
+        let (to, flags, len) = lone_put(front, len).filter(|_| self.failing.is_none())?;
+        let (region, at) = regions.allow(&to, len, Rights::WRITE, from).ok()?;
+        let goes_on = flags & put_flags::LAST == 0 && self.next == Some(Piece { to, len });
+        (goes_on || regions.is_filled_from(region, at)).then(|| regions.place(region, at, len))
+    }
+
+    /// The frame was taken in whose bytes were written to the place that [`Self::place`] gave for it, last of all.
+    pub fn on_placed_put(&mut self, turn: &mut TurnContext, from: PeerId, front: &[u8], len: usize) {
+        let (to, flags, len) = lone_put(front, len).expect("it has got a place");
+        self.on_written(turn, &to, flags, len);
+        self.on_record(turn, from, flags);
+    }
+
+    /// Bytes of a put are where they belong.
+    #[inline]
+    fn on_written(&mut self, turn: &mut TurnContext, to: &Target, flags: u8, len: usize) {
+        turn.rma.regions.on_put(to.region, to.offset as usize, len, flags & put_flags::LAST == 0);
+        self.next = Piece { to: *to, len }.next(flags);
+        if flags & put_flags::SIGNAL != 0 && self.failing.is_none() {
+            turn.rma.regions.signal(to.region);
+        }
+    }
+
+    /// A record of a put was taken in, whatever became of its bytes.
+    #[inline]
+    fn on_record(&mut self, turn: &mut TurnContext, from: PeerId, flags: u8) {
         if flags & put_flags::LAST != 0 {
             let op = self.count(turn);
             if let Some(why) = self.failing.take() {
@@ -104,25 +137,6 @@ impl Served {
                 self.owe_done(turn, from);
             }
         }
-        allowed.map(|_| ())
-    }
-
-    /// Where the bytes go of a body of `len` bytes that begins with `front`, of the frame whose turn it is, if it is one more piece, as
-    /// long as the one before, of the put whose pieces arrive. What it says of that is only compared with what is known: bytes of a frame
-    /// that turns out to be damaged are where its put's own will be. The put's end is not told beforehand, so it has no place here.
-    pub fn place<'a>(&self, regions: &'a mut Regions, from: PeerId, front: &[u8], len: usize) -> Option<&'a mut [u8]> {
-        let piece = self.next?;
-        let (to, len) = put_piece(front, len)?;
-        if piece != (Piece { to, len }) {
-            return None;
-        }
-        let (region, at) = regions.allow(&to, len, Rights::WRITE, from).ok()?;
-        Some(regions.place(region, at, len))
-    }
-
-    /// The frame was taken in whose bytes were written to the place that [`Self::place`] gave for it, last of all.
-    pub fn on_piece_placed(&mut self) {
-        self.next = self.next.and_then(|piece| piece.next(0));
     }
 
     /// Bytes of a region of ours are asked for.
@@ -282,3 +296,6 @@ const REPLIES_MAX: usize = 1024;
 const REPLIES_STALLED_MAX: usize = 8 * REPLIES_MAX;
 /// Answers up to this length are copied, larger ones sent from where they are: what fits every frame (path.rs, BODY_MIN).
 const COPIED_MAX: usize = 64 - ANSWER_LEN;
+
+#[cfg(test)]
+mod tests;

@@ -19,8 +19,8 @@ pub(crate) use crc::crc32c;
 pub(crate) use header::{FULL_LEN, Header, Kind, NUMBER, PLAIN_LEN, PlainHeader, flags};
 pub(crate) use hello::{HELLO_LEN, Hello, PING_LEN, Tokens};
 pub(crate) use operation::{
-    ANSWER_LEN, Change, Operation, Operations, PUT_LEN, Target, is_operations, operation_len, put_answer, put_flags,
-    put_piece, put_put, split_messages,
+    ANSWER_LEN, Change, Operation, Operations, PUT_LEN, Target, is_operations, lone_put, operation_len, put_answer,
+    put_flags, put_put, split_messages,
 };
 pub(crate) use record::{
     FIRST_LEN, RECORD_LEN, Record, Records, is_lone_message, is_whole_messages, message_word, more_len, put_close,

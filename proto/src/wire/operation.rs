@@ -139,13 +139,13 @@ const fn header_len(kind: u8) -> Option<usize> {
     })
 }
 
-/// Where a body of `len` bytes that begins with `front` goes, and how many of its bytes: if it is nothing but a piece of a put, and not
-/// the last one.
-pub(crate) fn put_piece(front: &[u8], len: usize) -> Option<(Target, usize)> {
+/// Where a body of `len` bytes that begins with `front` goes, with which flags, and how many of its bytes: if it is nothing but one
+/// record of a put.
+pub(crate) fn lone_put(front: &[u8], len: usize) -> Option<(Target, u8, usize)> {
     let front: &[u8; PUT_LEN] = front.first_chunk()?;
     let bytes = usize::from(u16_at(front, field::LEN.start));
-    let is_piece = front[field::KIND] == PUT && front[field::FLAGS] & put_flags::LAST == 0 && PUT_LEN + bytes == len;
-    is_piece.then(|| (Target::parse(front), bytes))
+    let is_alone = front[field::KIND] == PUT && PUT_LEN + bytes == len;
+    is_alone.then(|| (Target::parse(front), front[field::FLAGS], bytes))
 }
 
 /// Writes the header of a Put of `len` bytes.

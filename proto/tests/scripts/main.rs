@@ -75,6 +75,7 @@ scripts! {
     put_and_message
     put_and_message_in
     put_by_pieces
+    put_that_fills
     put_early
     put_in
     put_long_and_message

@@ -334,7 +334,11 @@ impl Stage {
         let endpoint = &mut self.endpoint;
         if what == "publish" {
             let region = endpoint.register(vec![0; value(0)]);
-            let key = endpoint.publish(region, Rights::ALL, None).expect("just registered").to_bytes();
+            let key = match words.get(1) {
+                Some(&"to_fill") => endpoint.publish_to_fill(region, self.peer.expect("a peer")),
+                _ => endpoint.publish(region, Rights::ALL, None),
+            };
+            let key = key.expect("just registered").to_bytes();
             self.terms.ours = Key {
                 region: u32::from_le_bytes(key[..4].try_into().expect("four bytes")),
                 key: u64::from_le_bytes(key[4..12].try_into().expect("eight bytes")),
