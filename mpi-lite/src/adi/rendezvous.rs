@@ -2,15 +2,14 @@
 //!
 //! ```text
 //! sender                                        receiver
-//! Announce (with the message's first bytes) -->  matched, or queued until it is
+//! Announce (and its first bytes, if any)     -->  matched, or queued until it is
 //!                      <-- Accept with a key     enough is missing to be put
 //! put .. put, Finished -->                       complete
 //!                      <-- Accept without        little is missing
 //! Data .. Data         -->                       complete
 //!                      <-- Taken                 nothing is missing, or all was read from the sender's memory
 //! ```
-//! The first bytes travel while the rest is asked for, so that the first message above the eager limit costs little more
-//! than the last one below it.
+//! Between hosts nothing goes with an announcement, since asking takes no longer than those bytes would (`Limits::prefix`).
 
 use std::ops::Range;
 
