@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sender                                        receiver
-//! Announce (and its first bytes, if any)     -->  matched, or queued until it is
+//! Announce (and its first bytes, if any)    -->  matched, or queued until it is
 //!                      <-- Accept with a key     enough is missing to be put
 //! put .. put, Finished -->                       complete
 //!                      <-- Accept without        little is missing
