@@ -1,5 +1,4 @@
-//! When to acknowledge: with whatever is sent anyway, else after a short delay, else at a quarter of the window; of a window of few
-//! frames, at half of it.
+//! When to acknowledge: with whatever is sent anyway, else after a short delay, else at a quarter of the window.
 
 use sidelane_nic::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use sidelane_nic::time::{Duration, Instant};
 pub(crate) struct AckState {
     /// Longest time that an ack is kept back in the hope of a frame to ride on.
     delay: Duration,
-    /// A quarter of the window that this side offered (SP AM's rule), or up to [`FEW`] frames that are no more than half of it.
+    /// A quarter of the window that this side offered (SP AM's rule).
     frames_per_ack: u32,
     /// Frames that arrived since the last ack that went out.
     unacked: u32,
@@ -29,7 +28,7 @@ impl AckState {
     pub fn new(delay: Duration, window: u32, told: u64) -> Self {
         Self {
             delay,
-            frames_per_ack: (window / 4).max(FEW.min(window / 2)).max(1),
+            frames_per_ack: (window / 4).max(1),
             unacked: 0,
             urgent: false,
             due: None,
@@ -123,9 +122,6 @@ impl AckState {
     }
 }
 
-/// Windows of few frames are of long ones. An ack of three of them took a fiftieth of a stream's time (`bench/NOTES.md` 82).
-const FEW: u32 = 8;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,21 +157,6 @@ mod tests {
         }
         ack.on_frame(Instant::ZERO);
         assert!(ack.is_urgent());
-    }
-
-    /// At half of what is few, and at a quarter of what is not.
-    #[test]
-    fn half_of_a_short_window_is_acknowledged_at_once() {
-        for (window, frames) in
-            [(1, 1), (2, 1), (3, 1), (4, 2), (12, 6), (16, 8), (31, 8), (32, 8), (40, 10), (256, 64)]
-        {
-            let mut ack = AckState::new(DELAY, window, 0);
-            let unacked = (1..).find(|_| {
-                ack.on_frame(Instant::ZERO);
-                ack.is_urgent()
-            });
-            assert_eq!(unacked, Some(frames), "of {window}");
-        }
     }
 
     proptest! {

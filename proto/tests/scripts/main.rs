@@ -31,7 +31,6 @@ macro_rules! scripts {
 scripts! {
     accept
     ack_at_a_quarter_of_the_window
-    ack_at_half_of_a_short_window
     ack_delayed
     ack_piggybacked
     active_credit
