@@ -265,7 +265,7 @@ impl Conn {
     /// this side's state alone.
     pub(super) fn place<'a>(&'a mut self, turn: &'a mut TurnContext, front: &[u8], len: usize) -> Option<&'a mut [u8]> {
         if is_operations(front) {
-            return self.one_sided.as_ref()?.place(&mut turn.rma.regions, self.id, front, len);
+            return self.one_sided.as_mut()?.place(&mut turn.rma.regions, self.id, front, len);
         }
         self.inbox.place(front, len)
     }
@@ -275,7 +275,7 @@ impl Conn {
     pub(super) fn take_in_placed(&mut self, turn: &mut TurnContext, front: &[u8], len: usize) -> Result<bool, Reject> {
         if is_operations(front) {
             let id = self.id;
-            self.one_sided(&turn.config).on_placed_put(turn, id, front, len);
+            self.one_sided(&turn.config).on_placed_put(turn, id);
             self.note_operations();
             return Ok(false);
         }

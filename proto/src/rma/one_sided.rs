@@ -241,13 +241,19 @@ impl OneSided {
     }
 
     /// See [`Served::place`].
-    pub fn place<'a>(&self, regions: &'a mut Regions, from: PeerId, front: &[u8], len: usize) -> Option<&'a mut [u8]> {
+    pub fn place<'a>(
+        &mut self,
+        regions: &'a mut Regions,
+        from: PeerId,
+        front: &[u8],
+        len: usize,
+    ) -> Option<&'a mut [u8]> {
         self.served.place(regions, from, front, len)
     }
 
     /// See [`Served::on_placed_put`].
-    pub fn on_placed_put(&mut self, turn: &mut TurnContext, from: PeerId, front: &[u8], len: usize) {
-        self.served.on_placed_put(turn, from, front, len);
+    pub fn on_placed_put(&mut self, turn: &mut TurnContext, from: PeerId) {
+        self.served.on_placed_put(turn, from);
     }
 
     /// Places the bytes of a frame that came before its turn, if it is nothing but bytes that need not wait: whether it

@@ -135,7 +135,7 @@ impl Regions {
         Ok((target.region, target.offset as usize))
     }
 
-    /// True when [`Self::allow`] let in bytes for `at` behind which nothing of the region has come, and before which no put has ended.
+    /// True when bytes for `at`, which [`Self::allow`] let in, are what comes next of the put that fills the region.
     pub fn is_filled_from(&self, index: u32, at: usize) -> bool {
         self.held(index).published.is_some_and(|published| published.filled == Some(at))
     }

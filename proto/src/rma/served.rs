@@ -18,6 +18,8 @@ pub(super) struct Served {
     failing: Option<OpError>,
     /// Where that put goes on, if nothing is known of its end.
     next: Option<Piece>,
+    /// The record whose bytes have got a place, until its frame is taken in.
+    placing: Option<Record>,
     /// Answers that find no room in the outbox.
     replies: VecDeque<Reply>,
     /// The endpoint knows that the peer wants a Done.
@@ -28,6 +30,14 @@ pub(super) struct Served {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
     to: Target,
+    len: usize,
+}
+
+/// Of a put: what its front says.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    to: Target,
+    flags: u8,
     len: usize,
 }
 
@@ -70,7 +80,7 @@ pub(crate) struct Placed {
 impl Served {
     /// Nothing has come.
     pub const fn new() -> Self {
-        Self { taken: 0, failing: None, next: None, replies: VecDeque::new(), owes_done: false }
+        Self { taken: 0, failing: None, next: None, placing: None, replies: VecDeque::new(), owes_done: false }
     }
 
     /// Bytes for a region of ours.
@@ -100,17 +110,28 @@ impl Served {
     /// of one more piece, as long as the one before, of the put whose pieces arrive; or of what comes next in a region that one put
     /// fills. What it says of that is only compared with what is known: bytes of a frame that turns out to be damaged are where its put's
     /// own will be.
-    pub fn place<'a>(&self, regions: &'a mut Regions, from: PeerId, front: &[u8], len: usize) -> Option<&'a mut [u8]> {
+    pub fn place<'a>(
+        &mut self,
+        regions: &'a mut Regions,
+        from: PeerId,
+        front: &[u8],
+        len: usize,
+    ) -> Option<&'a mut [u8]> {
         // A put that was refused is answered where it ends.
         let (to, flags, len) = lone_put(front, len).filter(|_| self.failing.is_none())?;
         let (region, at) = regions.allow(&to, len, Rights::WRITE, from).ok()?;
         let goes_on = flags & put_flags::LAST == 0 && self.next == Some(Piece { to, len });
-        (goes_on || regions.is_filled_from(region, at)).then(|| regions.place(region, at, len))
+        if !goes_on && !regions.is_filled_from(region, at) {
+            return None;
+        }
+        self.placing = Some(Record { to, flags, len });
+        Some(regions.place(region, at, len))
     }
 
-    /// The frame was taken in whose bytes were written to the place that [`Self::place`] gave for it, last of all.
-    pub fn on_placed_put(&mut self, turn: &mut TurnContext, from: PeerId, front: &[u8], len: usize) {
-        let (to, flags, len) = lone_put(front, len).expect("it has got a place");
+    /// The frame was taken in whose bytes were written to the place that [`Self::place`] gave for it, last of all. What it says is not
+    /// looked at again: where a peer shares the memory it may say something else by now.
+    pub fn on_placed_put(&mut self, turn: &mut TurnContext, from: PeerId) {
+        let Some(Record { to, flags, len }) = self.placing.take() else { return };
         self.on_written(turn, &to, flags, len);
         self.on_record(turn, from, flags);
     }
