@@ -28,8 +28,9 @@ impl Kind {
         let name = format!("sidelane-pair-{name}-{}", std::process::id());
         match self {
             Self::Memif => format!("memif:{name}"),
-            // A server does not mind.
-            Self::MemifWithCopies => format!("memif:{name},zero-copy=no"),
+            // A server does not mind. It has another name, since DPDK closes a server's socket some time after its port where its own
+            // thread is just looking at it.
+            Self::MemifWithCopies => format!("memif:{name}-copies,zero-copy=no"),
             Self::Vhost => format!("vhost:{}", std::env::temp_dir().join(name).display()),
         }
     }
