@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Config;
+use crate::rma::OneSided;
 use crate::rma::memory::Memory;
 use crate::wire::PUT_LEN;
 use sidelane_nic::time::Instant;
@@ -91,9 +92,23 @@ fn where_a_put_has_ended_there_is_no_place() {
 fn what_comes_elsewhere_ends_the_filling() {
     let mut stage = Stage::new();
     stage.put(10, 40, 0);
-    assert!(!stage.has_place(0, 10, 0), "who knows what else");
+    for at in (0..LEN).filter(|at| *at != 50) {
+        assert!(!stage.has_place(at, 5.min(LEN - at), 0), "{at}");
+    }
     assert!(stage.has_place(50, 40, 0), "of the put that came, as of any");
     assert!(!stage.has_place(50, 30, 0) && !stage.has_place(50, 40, put_flags::LAST));
+}
+
+#[test]
+fn what_comes_before_its_turn_ends_the_filling() {
+    let mut stage = Stage::new();
+    let mut one_sided = OneSided::new(1 << 10, 1 << 10);
+    let first = stage.front(0, 40, 0);
+    assert!(one_sided.place(&mut stage.turn.rma.regions, PEER, &first, PUT_LEN + 40).is_some());
+    let mut early = [0; PUT_LEN + 40];
+    Operation::Put { to: stage.to(60), flags: put_flags::LAST, bytes: &[1; 40] }.emit(&mut early);
+    assert!(one_sided.place_early(&mut stage.turn, PEER, &early).is_some());
+    assert_eq!(one_sided.place(&mut stage.turn.rma.regions, PEER, &first, PUT_LEN + 40), None);
 }
 
 #[test]
