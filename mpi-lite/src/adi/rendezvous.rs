@@ -9,7 +9,8 @@
 //! Data .. Data         -->                       complete
 //!                      <-- Taken                 nothing is missing, or all was read from the sender's memory
 //! ```
-//! Between hosts nothing goes with an announcement, since asking takes no longer than those bytes would (`Limits::prefix`).
+//! All of a message goes with its announcement where it fits that frame, and else nothing, unless `sidelane tune` found that some of it
+//! gains (`Limits::prefix`): asking takes no longer than those bytes would.
 
 use std::ops::Range;
 
