@@ -64,6 +64,8 @@ pub mod op;
 #[cfg(all(test, not(loom)))]
 #[path = "../../nic/tests/patience/mod.rs"]
 mod patience;
+#[cfg(any(not(loom), test))]
+mod pieces;
 #[cfg(not(loom))]
 pub mod rma;
 #[cfg(not(loom))]

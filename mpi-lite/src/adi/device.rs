@@ -17,7 +17,7 @@ use super::memory::{Incoming, Outgoing};
 use super::peer::Way;
 use super::port::Port;
 use super::process::Process;
-use super::pull::pull;
+use super::pull::{may_push, pull, push};
 use super::request::{Error, NOBODY, Request, State, Status};
 use super::service::Service;
 use super::turns::Turns;
@@ -409,6 +409,16 @@ impl Device {
         }
         let state = &mut engine.peers[process as usize].pull;
         pull(state, &engine.processes[process as usize], address, into)
+    }
+
+    /// Asked before the first [`Self::write_memory`] of a call: whether the process's memory is still there.
+    pub fn may_write_memory(&self, process: u32) -> Result<(), Error> {
+        if self.engine.single_copy { may_push(&self.engine.processes[process as usize]) } else { Err(Error::NoAccess) }
+    }
+
+    /// Writes `bytes` to `address` in such a process's memory, which waits for them there. As [`Self::read_memory`].
+    pub fn write_memory(&self, process: u32, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        push(&self.engine.processes[process as usize], address, bytes)
     }
 
     /// What was counted since the device was opened.

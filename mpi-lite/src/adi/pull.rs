@@ -1,5 +1,5 @@
-//! Reading another process's memory: one copy from the sender's buffer to the receiver's.
-#![allow(unsafe_code)] // process_vm_readv has no safe wrapper.
+//! Reading and writing another process's memory: one copy from the sender's buffer to the receiver's, by either.
+#![allow(unsafe_code)] // process_vm_readv and process_vm_writev have no safe wrapper.
 
 use super::peer::Pull;
 use super::process::Process;
@@ -38,6 +38,20 @@ pub fn let_siblings_read() {
     }
 }
 
+/// Whether what is written to `process` is. The number of one that has ended may be another's: so this is asked before the first
+/// [`push`] of what it waits for. Within the time that takes a number would have to be given up and used again, after all others.
+pub(super) fn may_push(process: &Process) -> Result<(), Error> {
+    if has_mark(process) { Ok(()) } else { Err(Error::ProcFailed) }
+}
+
+/// Writes `bytes` to `address` in the memory of `process`, which waits for them. `ProcFailed` when that is not there any more.
+pub(super) fn push(process: &Process, address: u64, bytes: &[u8]) -> Result<(), Error> {
+    if write(process.pid, address, bytes) {
+        return Ok(());
+    }
+    Err(if has_mark(process) { Error::NoAccess } else { Error::ProcFailed })
+}
+
 fn has_mark(process: &Process) -> bool {
     let mut mark = [0; 8];
     read(process.pid, process.mark_at, &mut mark) && u64::from_ne_bytes(mark) == process.mark
@@ -61,6 +75,25 @@ fn read(pid: u32, address: u64, room: &mut [u8]) -> bool {
     true
 }
 
+fn write(pid: u32, address: u64, bytes: &[u8]) -> bool {
+    let mut done = 0;
+    while done < bytes.len() {
+        let rest = &bytes[done..];
+        let local = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
+        let remote =
+            libc::iovec { iov_base: std::ptr::without_provenance_mut(address as usize + done), iov_len: rest.len() };
+        // SAFETY: `local` names `rest`, which is only read, and is borrowed for as long as the call takes; the kernel checks the other
+        // process's addresses itself.
+        let written =
+            unsafe { libc::process_vm_writev(pid as libc::pid_t, &raw const local, 1, &raw const remote, 1, 0) };
+        match usize::try_from(written) {
+            Ok(written) if written > 0 => done += written,
+            _ => return false,
+        }
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +104,17 @@ mod tests {
         let mut state = Pull::Untried;
         assert_eq!(pull(&mut state, &process, from.as_ptr().expose_provenance() as u64, &mut room), Ok(()));
         assert_eq!((room, state), (from, Pull::Works));
+    }
+
+    #[test]
+    fn memory_of_a_process_with_its_mark_is_written() {
+        let (process, from, mut room) = (Process::here("here", &[]), vec![7u8; 10_000], vec![0; 10_000]);
+        assert_eq!(may_push(&process), Ok(()));
+        assert_eq!(push(&process, room.as_mut_ptr().expose_provenance() as u64, &from), Ok(()));
+        assert_eq!(room, from);
+        assert_eq!(push(&process, 8, &from), Err(Error::NoAccess));
+        let other = Process { mark: 0, ..process };
+        assert_eq!((may_push(&other), push(&other, 8, &from)), (Err(Error::ProcFailed), Err(Error::ProcFailed)));
     }
 
     #[test]

@@ -85,6 +85,12 @@ pub trait Peers {
     /// [`Host::allow_reads`] was.
     fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), Self::Error>;
 
+    /// Asked before a call's first [`Self::write`] to a member: an error if it is gone.
+    fn may_write(&mut self, member: usize) -> Result<(), Self::Error>;
+
+    /// Writes `bytes` to `address` in the memory of member `member`, which waits for them. As [`Self::read`].
+    fn write(&mut self, member: usize, address: u64, bytes: &[u8]) -> Result<(), Self::Error>;
+
     /// An error as a number, for the other members: at least [`DIFFER`].
     fn code(error: &Self::Error) -> NonZeroU32;
 

@@ -164,6 +164,14 @@ impl<C: Caller> Peers for C {
         self.with(|words| words.device.read_memory(words.members.processes[member], address, into))
     }
 
+    fn may_write(&mut self, member: usize) -> Result<(), Error> {
+        self.with(|words| words.device.may_write_memory(words.members.processes[member]))
+    }
+
+    fn write(&mut self, member: usize, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.with(|words| words.device.write_memory(words.members.processes[member], address, bytes))
+    }
+
     fn code(error: &Error) -> NonZeroU32 {
         code(*error)
     }

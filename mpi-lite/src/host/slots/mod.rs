@@ -15,6 +15,7 @@ use sidelane_nic::share::Shared;
 use super::gate::{self};
 use super::wait::Ground;
 use super::{FEW, Peers, What, whole};
+use crate::pieces::{Cut, Pieces};
 pub(in crate::host) use places::SLOT;
 use places::{HEAD, HEADS, LEN, Places, WHAT};
 
@@ -148,6 +149,23 @@ impl Slots {
         self.ground.shared.write(self.head_at(self.ground.me) + HEAD, &address.to_ne_bytes());
         self.come(peers);
         Ok(())
+    }
+
+    /// As [`Self::show_address`], of room into which the root writes pieces of what we read.
+    pub(in crate::host) async fn show_room<P: Peers>(
+        &mut self,
+        what: What,
+        room: &mut [u8],
+        peers: &mut P,
+    ) -> Result<(), P::Error> {
+        self.pieces(self.ground.me, room.len()).open();
+        self.show_address(what, room, peers).await
+    }
+
+    /// The pieces of this call's `len` bytes that `member` takes.
+    pub(in crate::host) fn pieces(&self, member: usize, len: usize) -> Pieces<'_> {
+        let words = self.places.pieces(member).map(|at| self.ground.shared.word(at));
+        Pieces::new(words, self.call as u16, Cut::of(len))
     }
 
     #[inline]
@@ -314,6 +332,11 @@ impl Slots {
     #[inline]
     fn has_finished(&self, member: usize, call: u32) -> bool {
         reached(self.finished_of(member), call)
+    }
+
+    /// Whether a member has finished this call.
+    pub(in crate::host) fn has_left(&self, member: usize) -> bool {
+        self.has_finished(member, self.call.wrapping_add(1))
     }
 
     /// How many calls a member has finished.

@@ -43,6 +43,12 @@ impl Places {
         self.flag(member) + 4
     }
 
+    /// Where the two words of the pieces are that a member takes (`crate::pieces`): in the next line, since both ends write them.
+    #[inline]
+    pub(super) const fn pieces(self, member: usize) -> [usize; 2] {
+        [self.flag(member) + 64, self.flag(member) + 68]
+    }
+
     /// Where the head of a member's slot for a call is.
     #[inline]
     pub(super) const fn head(self, member: usize, call: u32) -> usize {

@@ -139,6 +139,14 @@ fn an_error_while_waiting_ends_the_call() {
             Ok(())
         }
 
+        fn may_write(&mut self, _: usize) -> Result<(), Self::Error> {
+            Ok(())
+        }
+
+        fn write(&mut self, _: usize, _: u64, _: &[u8]) -> Result<(), Self::Error> {
+            Ok(())
+        }
+
         fn code(_: &Self::Error) -> NonZeroU32 {
             DIFFER
         }

@@ -51,6 +51,16 @@ impl Peers for Thread {
         Ok(())
     }
 
+    fn may_write(&mut self, _: usize) -> Result<(), NonZeroU32> {
+        Ok(())
+    }
+
+    fn write(&mut self, _: usize, address: u64, bytes: &[u8]) -> Result<(), NonZeroU32> {
+        let file = std::fs::File::options().write(true).open("/proc/self/mem").unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, bytes, address).unwrap();
+        Ok(())
+    }
+
     fn code(error: &NonZeroU32) -> NonZeroU32 {
         *error
     }

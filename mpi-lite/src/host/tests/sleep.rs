@@ -55,6 +55,14 @@ impl Peers for Sleeper {
         Thread.read(member, address, into)
     }
 
+    fn may_write(&mut self, _: usize) -> Result<(), NonZeroU32> {
+        Ok(())
+    }
+
+    fn write(&mut self, member: usize, address: u64, bytes: &[u8]) -> Result<(), NonZeroU32> {
+        Thread.write(member, address, bytes)
+    }
+
     fn code(error: &NonZeroU32) -> NonZeroU32 {
         *error
     }

@@ -40,6 +40,14 @@ impl Peers for Bereft<'_> {
         Thread.read(member, address, into)
     }
 
+    fn may_write(&mut self, _: usize) -> Result<(), NonZeroU32> {
+        Ok(())
+    }
+
+    fn write(&mut self, member: usize, address: u64, bytes: &[u8]) -> Result<(), NonZeroU32> {
+        Thread.write(member, address, bytes)
+    }
+
     fn code(error: &NonZeroU32) -> NonZeroU32 {
         *error
     }
@@ -82,6 +90,14 @@ impl Peers for Once {
 
     fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), NonZeroU32> {
         Thread.read(member, address, into)
+    }
+
+    fn may_write(&mut self, _: usize) -> Result<(), NonZeroU32> {
+        Ok(())
+    }
+
+    fn write(&mut self, member: usize, address: u64, bytes: &[u8]) -> Result<(), NonZeroU32> {
+        Thread.write(member, address, bytes)
     }
 
     fn code(error: &NonZeroU32) -> NonZeroU32 {

@@ -1,0 +1,273 @@
+//! Long bytes that go from one process's memory to another's by pieces, which both copy: the reader from the front, the owner from the
+//! back, until they meet. Two cores copy twice as fast as one (`bench/NOTES.md` 83), and nobody waits for who is elsewhere: whoever does not
+//! come takes no piece. The reader is done when no piece is left and those that the owner has taken are there.
+//!
+//! ```text
+//! pieces   0 1 2 3 4 5 6 7 8 9
+//!          reader -->  <-- owner
+//! ```
+//! Two words of memory that both share: how many pieces each has taken, and how many of the owner's are there.
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, Ordering};
+use std::ops::Range;
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How bytes are cut, which both find alike.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    len: usize,
+    piece: usize,
+}
+
+impl Cut {
+    /// Of `len` bytes.
+    pub const fn of(len: usize) -> Self {
+        let piece = len.div_ceil(MOST).next_multiple_of(PAGE);
+        Self { len, piece: if piece > LEAST { piece } else { LEAST } }
+    }
+
+    const fn count(self) -> u32 {
+        self.len.div_ceil(self.piece) as u32
+    }
+
+    fn range(self, index: u32) -> Range<usize> {
+        let start = index as usize * self.piece;
+        start..self.len.min(start + self.piece)
+    }
+}
+
+/// The pieces of one transfer. Of another one's, with another `number`, none is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Pieces<'a> {
+    taken: &'a AtomicU32,
+    there: &'a AtomicU32,
+    number: u16,
+    cut: Cut,
+}
+
+impl<'a> Pieces<'a> {
+    /// Of the transfer `number`, by the two words.
+    pub const fn new([taken, there]: [&'a AtomicU32; 2], number: u16, cut: Cut) -> Self {
+        Self { taken, there, number, cut }
+    }
+
+    /// The reader's: from now on pieces are taken. No other transfer by these words is under way.
+    pub fn open(&self) {
+        self.there.store(0, Ordering::Relaxed);
+        self.taken.store(Taken { number: self.number, front: 0, back: 0 }.bits(), Ordering::Release);
+    }
+
+    /// The reader's next piece.
+    pub fn take_front(&self) -> Option<Range<usize>> {
+        let before = self.take(|taken| Taken { front: taken.front + 1, ..taken })?;
+        Some(self.cut.range(u32::from(before.front)))
+    }
+
+    /// The owner's next piece. It writes it, and says [`Self::put`].
+    pub fn take_back(&self) -> Option<Range<usize>> {
+        let before = self.take(|taken| Taken { back: taken.back + 1, ..taken })?;
+        Some(self.cut.range(self.cut.count() - 1 - u32::from(before.back)))
+    }
+
+    fn take(&self, more: impl Fn(Taken) -> Taken) -> Option<Taken> {
+        let next = |taken| self.has_left(Taken::of(taken)).then(|| more(Taken::of(taken)).bits());
+        // What the owner is to write was the reader's until it opened, so this acquires it.
+        self.taken.fetch_update(Ordering::Acquire, Ordering::Acquire, next).ok().map(Taken::of)
+    }
+
+    /// Whether there may be something to take.
+    pub fn are_left(&self) -> bool {
+        self.has_left(Taken::of(self.taken.load(Ordering::Relaxed)))
+    }
+
+    fn has_left(&self, taken: Taken) -> bool {
+        taken.number == self.number && u32::from(taken.front) + u32::from(taken.back) < self.cut.count()
+    }
+
+    /// The owner's: a piece that it has taken is there, or will never be written.
+    pub fn put(&self) {
+        self.there.fetch_add(1, Ordering::Release);
+    }
+
+    /// The reader's: whether all that the owner has taken is there.
+    pub fn are_there(&self) -> bool {
+        let taken = Taken::of(self.taken.load(Ordering::Relaxed));
+        self.there.load(Ordering::Acquire) == u32::from(taken.back)
+    }
+
+    /// The reader's: from now on the owner takes no more. What it has taken it may still write, until [`Self::are_there`].
+    pub fn close(&self) {
+        let close = |taken| Some(Taken { front: u8::MAX, ..Taken::of(taken) }.bits());
+        let _ = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, close);
+    }
+}
+
+/// How many pieces of a transfer each has taken.
+#[derive(Clone, Copy)]
+struct Taken {
+    number: u16,
+    front: u8,
+    back: u8,
+}
+
+impl Taken {
+    const fn of(bits: u32) -> Self {
+        Self { number: (bits >> 16) as u16, front: (bits >> 8) as u8, back: bits as u8 }
+    }
+
+    const fn bits(self) -> u32 {
+        (self.number as u32) << 16 | (self.front as u32) << 8 | self.back as u32
+    }
+}
+
+/// The most pieces: what one of the two has to wait for at the end is a sixteenth.
+const MOST: usize = 16;
+/// The shortest piece but the last: the kernel's call for it takes a tenth of its time.
+const LEAST: usize = 32 << 10;
+/// The kernel pins pages.
+const PAGE: usize = 4096;
+
+const _: () = assert!(MOST < u8::MAX as usize / 2, "a closed count is more than any");
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_byte_is_one_s_piece_however_turns_go(len in 1usize..5_000_000, turns in proptest::collection::vec(any::<bool>(), 40)) {
+            let (taken, there) = Default::default();
+            let pieces = Pieces::new([&taken, &there], 9, Cut::of(len));
+            prop_assert!(!pieces.are_left(), "of another transfer");
+            pieces.open();
+            let (mut front, mut back) = (0, len);
+            for reads in turns {
+                if reads {
+                    if let Some(piece) = pieces.take_front() {
+                        prop_assert_eq!(piece.start, front);
+                        front = piece.end;
+                    }
+                } else if let Some(piece) = pieces.take_back() {
+                    prop_assert_eq!(piece.end, back);
+                    back = piece.start;
+                    prop_assert!(!pieces.are_there());
+                    pieces.put();
+                }
+                prop_assert!(front <= back && pieces.are_there());
+                prop_assert_eq!(pieces.are_left(), front < back);
+            }
+            prop_assert_eq!(front, back);
+            prop_assert!(Pieces::new([&taken, &there], 8, Cut::of(len)).take_back().is_none());
+        }
+    }
+
+    #[test]
+    fn nothing_is_taken_of_what_is_closed() {
+        for taken_before in 0..=MOST {
+            let (taken, there) = Default::default();
+            let pieces = Pieces::new([&taken, &there], 1, Cut::of(MOST * LEAST));
+            pieces.open();
+            let backs = (0..taken_before).filter(|_| pieces.take_back().is_some()).count();
+            pieces.close();
+            assert_eq!((backs, pieces.take_front(), pieces.take_back()), (taken_before, None, None));
+            for _ in 0..backs {
+                assert!(!pieces.are_there());
+                pieces.put();
+            }
+            assert!(pieces.are_there());
+        }
+    }
+}
+
+/// Every interleaving of a reader and an owner, under loom's model of memory:
+/// `RUSTFLAGS="--cfg loom" cargo test --release -p sidelane-mpi --lib pieces`
+#[cfg(all(test, loom))]
+#[allow(unsafe_code)] // Cells that loom watches are reached by raw pointers.
+mod models {
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    struct Transfer {
+        words: [AtomicU32; 2],
+        room: [UnsafeCell<u8>; COUNT],
+    }
+
+    const COUNT: usize = 3;
+    const CUT: Cut = Cut::of(COUNT * LEAST);
+
+    impl Transfer {
+        fn new() -> Arc<Self> {
+            Arc::new(Self {
+                words: std::array::from_fn(|_| AtomicU32::new(0)),
+                room: std::array::from_fn(|_| UnsafeCell::new(0)),
+            })
+        }
+
+        fn pieces(&self) -> Pieces<'_> {
+            Pieces::new([&self.words[0], &self.words[1]], 1, CUT)
+        }
+
+        fn write(&self, piece: &Range<usize>, by: u8) {
+            // SAFETY: whoever has taken the piece writes it alone, or loom says otherwise.
+            self.room[piece.start / LEAST].with_mut(|byte| unsafe { *byte = by });
+        }
+
+        /// The owner, which finds no piece when it comes too early.
+        fn give(&self) {
+            while let Some(piece) = self.pieces().take_back() {
+                self.write(&piece, 2);
+                self.pieces().put();
+            }
+            // None comes back, unless it has not begun.
+            assert!(!self.pieces().are_left() || self.pieces().taken.load(Ordering::Relaxed) & 0xffff == 0);
+        }
+
+        fn await_there(&self) {
+            while !self.pieces().are_there() {
+                thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn the_reader_has_all_when_both_are_done_and_its_room_for_itself() {
+        loom::model(|| {
+            let transfer = Transfer::new();
+            // What was there before is the reader's until it opens.
+            transfer.room.iter().for_each(|byte| byte.with_mut(|byte| unsafe { *byte = 9 }));
+            let owner = {
+                let transfer = Arc::clone(&transfer);
+                thread::spawn(move || transfer.give())
+            };
+            transfer.pieces().open();
+            while let Some(piece) = transfer.pieces().take_front() {
+                transfer.write(&piece, 1);
+            }
+            transfer.await_there();
+            transfer.room.iter().for_each(|byte| assert!(matches!(byte.with(|byte| unsafe { *byte }), 1 | 2)));
+            owner.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_reader_that_leaves_has_its_room_for_itself() {
+        loom::model(|| {
+            let transfer = Transfer::new();
+            let owner = {
+                let transfer = Arc::clone(&transfer);
+                thread::spawn(move || transfer.give())
+            };
+            transfer.pieces().open();
+            transfer.pieces().close();
+            transfer.await_there();
+            transfer.room.iter().for_each(|byte| byte.with_mut(|byte| unsafe { *byte = 0 }));
+            owner.join().unwrap();
+        });
+    }
+}
