@@ -24,8 +24,10 @@ pub struct Cut {
 impl Cut {
     /// Of `len` bytes.
     pub const fn of(len: usize) -> Self {
-        let piece = len.div_ceil(MOST).next_multiple_of(PAGE);
-        Self { len, piece: if piece > LEAST { piece } else { LEAST } }
+        let short = least(len.div_ceil(2), SHORT);
+        let long = least(len.div_ceil(FEW), LONG);
+        let piece = most(most(short, long), len.div_ceil(MOST));
+        Self { len, piece: piece.next_multiple_of(PAGE) }
     }
 
     const fn count(self) -> u32 {
@@ -86,15 +88,25 @@ impl<'a> Pieces<'a> {
         taken.number == self.number && u32::from(taken.front) + u32::from(taken.back) < self.cut.count()
     }
 
-    /// The owner's: a piece that it has taken is there, or will never be written.
+    /// The owner's: a piece that it has taken is there.
     pub fn put(&self) {
         self.there.fetch_add(1, Ordering::Release);
     }
 
-    /// The reader's: whether all that the owner has taken is there.
+    /// The owner's: a piece that it has taken will never be written.
+    pub fn give_up(&self) {
+        self.there.fetch_add(1 | GIVEN_UP, Ordering::Release);
+    }
+
+    /// The reader's: whether all that the owner has taken is there, or was given up.
     pub fn are_there(&self) -> bool {
         let taken = Taken::of(self.taken.load(Ordering::Relaxed));
-        self.there.load(Ordering::Acquire) == u32::from(taken.back)
+        self.there.load(Ordering::Acquire) & !GIVEN_UP == u32::from(taken.back)
+    }
+
+    /// The reader's: whether a piece was given up. The owner gives up only one, and takes no other.
+    pub fn is_given_up(&self) -> bool {
+        self.there.load(Ordering::Relaxed) & GIVEN_UP != 0
     }
 
     /// The reader's: from now on the owner takes no more. What it has taken it may still write, until [`Self::are_there`].
@@ -122,14 +134,28 @@ impl Taken {
     }
 }
 
-/// The most pieces: what one of the two has to wait for at the end is a sixteenth.
-const MOST: usize = 16;
-/// The shortest piece but the last: the kernel's call for it takes a tenth of its time.
-const LEAST: usize = 32 << 10;
+/// Of the word of what is there.
+const GIVEN_UP: u32 = 1 << 31;
+/// Pieces of what is long: so much of it one of the two waits for at the end, at most.
+const FEW: usize = 8;
+/// The shortest pieces of what is longer than two of them; of what is shorter each copies a half (`bench/NOTES.md` 83).
+const SHORT: usize = 64 << 10;
+/// The longest, unless there would be too many: a tenth of a millisecond, in which who copies does nothing else.
+const LONG: usize = 1 << 20;
+/// The most pieces: a count has 8 bits, of which the last value is that of what is closed.
+const MOST: usize = 200;
 /// The kernel pins pages.
 const PAGE: usize = 4096;
 
-const _: () = assert!(MOST < u8::MAX as usize / 2, "a closed count is more than any");
+const _: () = assert!(MOST < u8::MAX as usize, "what is closed has no piece left");
+
+const fn least(one: usize, other: usize) -> usize {
+    if one < other { one } else { other }
+}
+
+const fn most(one: usize, other: usize) -> usize {
+    if one > other { one } else { other }
+}
 
 #[cfg(all(test, not(loom)))]
 mod tests {
@@ -138,7 +164,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_byte_is_one_s_piece_however_turns_go(len in 1usize..5_000_000, turns in proptest::collection::vec(any::<bool>(), 40)) {
+        fn each_byte_is_one_s_piece_however_turns_go(len in 1usize..1 << 34, shift in 0u32..34, turns in proptest::collection::vec(any::<bool>(), MOST)) {
+            let len = (len >> shift).max(1);
             let (taken, there) = Default::default();
             let pieces = Pieces::new([&taken, &there], 9, Cut::of(len));
             prop_assert!(!pieces.are_left(), "of another transfer");
@@ -166,9 +193,9 @@ mod tests {
 
     #[test]
     fn nothing_is_taken_of_what_is_closed() {
-        for taken_before in 0..=MOST {
+        for taken_before in 0..=FEW {
             let (taken, there) = Default::default();
-            let pieces = Pieces::new([&taken, &there], 1, Cut::of(MOST * LEAST));
+            let pieces = Pieces::new([&taken, &there], 1, Cut::of(FEW * SHORT));
             pieces.open();
             let backs = (0..taken_before).filter(|_| pieces.take_back().is_some()).count();
             pieces.close();
@@ -199,7 +226,7 @@ mod models {
     }
 
     const COUNT: usize = 3;
-    const CUT: Cut = Cut::of(COUNT * LEAST);
+    const CUT: Cut = Cut::of(COUNT * SHORT);
 
     impl Transfer {
         fn new() -> Arc<Self> {
@@ -215,7 +242,7 @@ mod models {
 
         fn write(&self, piece: &Range<usize>, by: u8) {
             // SAFETY: whoever has taken the piece writes it alone, or loom says otherwise.
-            self.room[piece.start / LEAST].with_mut(|byte| unsafe { *byte = by });
+            self.room[piece.start / SHORT].with_mut(|byte| unsafe { *byte = by });
         }
 
         /// The owner, which finds no piece when it comes too early.
@@ -239,12 +266,12 @@ mod models {
     fn the_reader_has_all_when_both_are_done_and_its_room_for_itself() {
         loom::model(|| {
             let transfer = Transfer::new();
-            // What was there before is the reader's until it opens.
-            transfer.room.iter().for_each(|byte| byte.with_mut(|byte| unsafe { *byte = 9 }));
             let owner = {
                 let transfer = Arc::clone(&transfer);
                 thread::spawn(move || transfer.give())
             };
+            // What was there before is the reader's until it opens.
+            transfer.room.iter().for_each(|byte| byte.with_mut(|byte| unsafe { *byte = 9 }));
             transfer.pieces().open();
             while let Some(piece) = transfer.pieces().take_front() {
                 transfer.write(&piece, 1);

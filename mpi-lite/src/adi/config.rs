@@ -46,7 +46,7 @@ impl Limits {
     /// On `shm` (half round trips at 64 KiB, 400 KiB, 1 and 4 MiB: put 3.5, 18, 44 and 519 us; pulled 6.3, 33, 85 and 1,197): eager in
     /// two parts at most, then put, by which both processors copy at once too, at the cost of asking (bench/NOTES.md 66). Pulling is
     /// for machines where `sidelane tune` finds that it is quicker. A prefix gains nothing there.
-    pub const SHARED_MEMORY: Self = Self { eager_max: 64 << 10, prefix: 0, put_min: 28 << 10, pull_min: Self::NEVER };
+    pub const SHARED_MEMORY: Self = Self { eager_max: 64 << 10, prefix: 0, put_min: 28 << 10, pull_min: 64 << 10 };
     /// On memif with frames of 9 KB (bench/NOTES.md 66): in parts, which gains less the longer the message is, then put.
     pub const PAIR: Self = Self { eager_max: 128 << 10, ..Self::NETWORK };
     /// On `uring` over a veth (at 32, 48 and 60 KiB: eager 7.9, 10.6 and 12.4 us; put 8.6, 10.4 and 11.9, and with a prefix of 4 KiB

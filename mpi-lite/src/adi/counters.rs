@@ -13,6 +13,8 @@ pub struct Counters {
     pub strangers: u64,
     /// Messages that were read straight from their sender's memory.
     pub pulled: u64,
+    /// Pieces of messages that were written straight into their receiver's memory, while it read others.
+    pub given: u64,
     /// Messages that were put into our memory.
     pub put: u64,
     /// Messages that came in parts.

@@ -383,6 +383,7 @@ impl Device {
         let ends: Vec<_> = self.ports.iter().map(|port| port.now() + limit).collect();
         let expired = |ports: &[Port]| ports.iter().zip(&ends).any(|(port, end)| port.now() >= *end);
         let mut idle = Idle::new();
+        while !self.engine.end_copies() && !expired(&self.ports) {}
         while self.engine.has_unsaid() && !expired(&self.ports) {
             if !self.progress() {
                 self.idle(&mut idle);

@@ -93,6 +93,7 @@ impl Engine {
             }
             State::Receiving { .. } => self.close_room(ports, request),
             // These have ends of their own.
+            State::Copying => return self.copies.end(request, error),
             State::Putting { .. } => return,
             State::Queued { .. }
             | State::Announced { .. }

@@ -16,6 +16,7 @@ use super::process::Process;
 use super::record::{self, Note, Record, Unasked};
 use super::rendezvous::Message;
 use super::request::{Error, NOBODY, Requests, State, Status};
+use super::shared_copy::SharedCopies;
 
 /// State of all that is under way.
 pub(super) struct Engine {
@@ -26,6 +27,7 @@ pub(super) struct Engine {
     pub requests: Requests,
     pub matching: Matching<Message>,
     pub buffers: Buffers,
+    pub copies: SharedCopies,
     pub counters: Counters,
     /// Which process a peer of each port's endpoint is, by [`PeerId::index`].
     by_peer: Vec<Vec<u32>>,
@@ -96,6 +98,7 @@ impl Engine {
             requests: Requests::default(),
             matching: Matching::default(),
             buffers: Buffers::default(),
+            copies: SharedCopies::default(),
             counters: Counters::default(),
             by_peer: vec![Vec::new(); ports],
             stirred: VecDeque::new(),
@@ -120,6 +123,9 @@ impl Engine {
         }
         if !self.closing.is_empty() || !self.stirred.is_empty() {
             moved |= self.settle(ports);
+        }
+        if self.copies.are_under_way() {
+            moved |= self.copy_pieces();
         }
         moved
     }
@@ -208,6 +214,7 @@ impl Engine {
             Item::Send(request) => self.begin_send(ports, request),
             Item::Parts(request) => self.send_parts(ports, request),
             Item::Accept { receive, send } => self.accept(ports, process, receive, send),
+            Item::Share(share) => self.ask_to_share(ports, process, share),
             Item::Stream(request) => self.stream(ports, request),
             Item::Put { send, receive, at, len, key } => self.put(ports, send, receive, at..at + len, &key),
             Item::Note { note, request } => {
@@ -395,6 +402,7 @@ impl Engine {
             Record::Unasked(unasked) => self.handle_unasked(process, unasked),
             Record::Announce { key, announce, bytes } => self.handle_announce(process, key, announce, bytes),
             Record::Accept(accept) => self.handle_accept(process, accept),
+            Record::Share(share, board) => self.handle_share(process, share, board),
             Record::Data { receive, at, bytes } => self.handle_data(process, receive, at, bytes),
             Record::Note { note: Note::Cancel, request } => self.handle_cancel(process, request),
             Record::Note { note, request } => self.handle_note(process, note, request),

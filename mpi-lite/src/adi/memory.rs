@@ -102,6 +102,11 @@ impl Incoming {
         self.len == 0
     }
 
+    /// Where the room is, for another process.
+    pub(super) fn address(&self) -> u64 {
+        self.start.as_ptr().expose_provenance() as u64
+    }
+
     /// The room.
     #[inline]
     pub(super) const fn bytes_mut(&mut self) -> &mut [u8] {

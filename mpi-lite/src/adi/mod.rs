@@ -8,7 +8,7 @@
 //! | `eager`, `parts`, `rendezvous`, `own` | how a message travels: at once, in several frames at once, by announcement, to oneself |
 //! | `service` | what is done for others within turns |
 //! | `living` | who of this host has ended, by its process number |
-//! | `pull` | reading another process's memory |
+//! | `pull`, `shared_copy` | reading and writing another process's memory; long messages that both ends copy so |
 //! | `record` | what devices say to each other: the wire format |
 //! | `matching`, `posted`, `unexpected`, `lists` | which receive takes which message |
 //! | `request`, `memory` | what is under way, by handle; the user's bytes |
@@ -62,6 +62,7 @@ mod record;
 mod rendezvous;
 mod request;
 mod service;
+mod shared_copy;
 mod threads;
 mod turns;
 mod unexpected;

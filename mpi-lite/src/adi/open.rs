@@ -61,6 +61,7 @@ impl Device {
                 waiting: Default::default(),
                 stirred: false,
                 pull: Pull::Untried,
+                board: None,
                 whole_max: 0,
                 incomplete: None,
             })

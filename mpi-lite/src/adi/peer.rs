@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 
 use sidelane_nic::LinkAddr;
+use sidelane_nic::share::{Shared, Ticket};
 use sidelane_proto::{PeerId, RemoteKey};
 
 use super::config::Limits;
 use super::credit::Credit;
 use super::parts::Incomplete;
-use super::record::Note;
+use super::record::{Note, Share};
 use super::request::Request;
 
 /// State kept for each process of the job.
@@ -26,6 +27,8 @@ pub(super) struct Peer {
     pub stirred: bool,
     /// What it has may be read straight from its memory: as long as the system has not said otherwise.
     pub pull: Pull,
+    /// Its board, as it was told last ([`super::shared_copy`]).
+    pub board: Option<(Ticket, Shared)>,
     /// Longest message that goes as one record, as far as is known: 0 until there is a connection, and longer ones ask
     /// `Engine::learn_whole_max`.
     pub whole_max: usize,
@@ -63,6 +66,8 @@ pub(super) enum Item {
     Parts(Request),
     /// Its message, which its request `send` is for, was matched by our receive.
     Accept { receive: Request, send: u64 },
+    /// Its message is read by our receive, and it may write some of it.
+    Share(Share),
     /// The next parts of a message of ours.
     Stream(Request),
     /// The rest of a message of ours, by `key` into the room of `receive`.

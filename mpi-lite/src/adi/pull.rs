@@ -10,10 +10,7 @@ use super::request::Error;
 /// Linux allows it to who may trace the process (process_vm_readv(2)). Process numbers of two PID namespaces may be those of
 /// different processes, so its mark is looked at first: where that is not to be read, nobody tries again.
 pub(super) fn pull(state: &mut Pull, process: &Process, address: u64, room: &mut [u8]) -> Result<(), Error> {
-    if *state == Pull::Untried {
-        *state = if has_mark(process) { Pull::Works } else { Pull::Never };
-    }
-    if *state == Pull::Never {
+    if !works(state, process) {
         return Err(Error::NoAccess);
     }
     if read(process.pid, address, room) {
@@ -21,6 +18,14 @@ pub(super) fn pull(state: &mut Pull, process: &Process, address: u64, room: &mut
     }
     // Some memory is only its owner's to read, such as a device's; that says nothing of the rest.
     Err(if has_mark(process) { Error::NoAccess } else { Error::ProcFailed })
+}
+
+/// Whether memory of `process` can be read.
+pub(super) fn works(state: &mut Pull, process: &Process) -> bool {
+    if *state == Pull::Untried {
+        *state = if has_mark(process) { Pull::Works } else { Pull::Never };
+    }
+    *state == Pull::Works
 }
 
 /// Lets the other processes of our launcher read our memory also where the system allows that to a process's parents only: Yama, with

@@ -23,6 +23,7 @@
 //! | Part | 16 | offset (8), then the bytes from there on of the message that was begun |
 //! | Announce | 40 | send, length (8), address of what is missing (8; 0: none is told), then the message's first bytes |
 //! | Accept | 64 | send, receive, offset (8), bytes wanted from there on (8), zeros (4), key to put them by (20; zeros: send Data) |
+//! | Share | 72 | send, address of the room for what is missing (8), offset of that (8), bytes wanted (8), line (1), zero (1), number (2), zeros (4), ticket of the board (24): see [`super::shared_copy`] |
 //! | Data | 24 | receive, offset (8), then the message's bytes from there on |
 //! | Finished | 16 | receive: all was put |
 //! | Taken | 16 | send: the receiver has all that it wants |
@@ -33,9 +34,11 @@
 //!
 //! Numbers are little-endian.
 
+use sidelane_nic::share::Ticket;
 use sidelane_proto::RemoteKey;
 
 use super::lists::{ANY_TAG, Key};
+use super::shared_copy::Place;
 
 /// Kinds of records.
 mod kind {
@@ -51,6 +54,7 @@ mod kind {
     pub const CREDIT: u8 = 10;
     pub const BEGIN: u8 = 11;
     pub const PART: u8 = 12;
+    pub const SHARE: u8 = 13;
 }
 
 /// Bytes before an eager message's payload.
@@ -60,10 +64,11 @@ pub(super) const BEGIN_LEN: usize = EAGER_LEN + 8;
 /// Bytes before what comes along with an announcement.
 pub(super) const ANNOUNCE_LEN: usize = EAGER_LEN + 24;
 const ACCEPT_LEN: usize = NOTE_LEN + 28 + RemoteKey::LEN;
+const SHARE_LEN: usize = NOTE_LEN + 32 + Ticket::LEN;
 const DATA_LEN: usize = NOTE_LEN + 8;
 const NOTE_LEN: usize = 16;
 const CREDIT_LEN: usize = 8;
-const _: () = assert!(ANNOUNCE_LEN == 40 && ACCEPT_LEN == 64 && DATA_LEN == 24);
+const _: () = assert!(ANNOUNCE_LEN == 40 && ACCEPT_LEN == 64 && SHARE_LEN == 72 && DATA_LEN == 24);
 
 /// What a record with nothing but a request's name says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +91,18 @@ pub(super) struct Accept {
     pub key: Option<RemoteKey>,
 }
 
+/// The receiver of an announced message reads `want` bytes from `at` on, and lets the sender write some of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Share {
+    pub send: u64,
+    /// Address of the room for them.
+    pub room: u64,
+    pub at: u64,
+    pub want: u64,
+    /// Where on the board the words of their pieces are.
+    pub place: Place,
+}
+
 /// What came before a message's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Announce {
@@ -101,6 +118,7 @@ pub(super) enum Record<'a> {
     Unasked(Unasked<'a>),
     Announce { key: Key, announce: Announce, bytes: &'a [u8] },
     Accept(Accept),
+    Share(Share, Ticket),
     Data { receive: u64, at: u64, bytes: &'a [u8] },
     Note { note: Note, request: u64 },
     Credit,
@@ -169,6 +187,13 @@ fn parse_other(kind: u8, message: &[u8]) -> Option<Record<'_>> {
             let [send, receive, at, want] = [8, 16, 24, 32].map(|offset| word(message, offset));
             Some(Record::Accept(Accept { send: send?, receive: receive?, at: at?, want: want?, key }))
         }
+        kind::SHARE if message.len() == SHARE_LEN => {
+            let [send, room, at, want] = [8, 16, 24, 32].map(|offset| word(message, offset));
+            let [line, _, low, high] = *message[40..].first_chunk()?;
+            let place = Place { line, number: u16::from_le_bytes([low, high]) };
+            let share = Share { send: send?, room: room?, at: at?, want: want?, place };
+            Some(Record::Share(share, Ticket::from_bytes(*message.last_chunk()?)))
+        }
         kind::DATA => {
             let (head, bytes) = message.split_first_chunk::<DATA_LEN>()?;
             Some(Record::Data { receive: word(head, 8)?, at: word(head, 16)?, bytes })
@@ -223,6 +248,15 @@ pub(super) fn accept(credit: u16, Accept { send, receive, at, want, key }: Accep
     if let Some(key) = key {
         out[ACCEPT_LEN - RemoteKey::LEN..].copy_from_slice(&key.to_bytes());
     }
+    out
+}
+
+/// The whole of a Share.
+pub(super) fn share(credit: u16, Share { send, room, at, want, place }: Share, board: Ticket) -> [u8; SHARE_LEN] {
+    let mut out = [0; SHARE_LEN];
+    out[..8].copy_from_slice(&front(kind::SHARE, credit));
+    put_words(&mut out[8..], [send, room, at, want, u64::from(place.line) | u64::from(place.number) << 16]);
+    out[SHARE_LEN - Ticket::LEN..].copy_from_slice(&board.to_bytes());
     out
 }
 
@@ -313,6 +347,11 @@ mod tests {
         for key in [None, Some(key)] {
             assert_eq!(parse(&accept(1, accepted(key))), Some((1, Record::Accept(accepted(key)))));
         }
+        let place = Place { line: 200, number: 0x1234 };
+        let shared = Share { send: 1 << 63, room: 2 << 40, at: 3, want: 4, place };
+        let ticket = Ticket::from_bytes(std::array::from_fn(|at| at as u8));
+        assert_eq!(parse(&share(9, shared, ticket)), Some((9, Record::Share(shared, ticket))));
+        assert_eq!(parse(&with(&share(9, shared, ticket))), None);
         assert_eq!(parse(&with(&data(0, 8, 9))), Some((0, Record::Data { receive: 8, at: 9, bytes: b"bytes" })));
         for said in [Note::Finished, Note::Taken, Note::Cancel, Note::Cancelled, Note::Refused] {
             assert_eq!(parse(&note(2, said, 77)), Some((2, Record::Note { note: said, request: 77 })));

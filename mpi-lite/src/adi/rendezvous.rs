@@ -144,6 +144,9 @@ impl Engine {
         let Peer { gone, limits, .. } = self.peers[process as usize];
         // The number of a process that is gone may be another's.
         let pulls = !gone && missing.len() >= limits.pull_min;
+        if pulls && self.share_copy(request, announce, wanted - here) {
+            return;
+        }
         if missing.is_empty() || pulls && self.pull(process, announce.address, missing) {
             self.say(process, Item::Note { note: Note::Taken, request: announce.send });
             return self.requests.complete(request, status);

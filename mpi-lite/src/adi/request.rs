@@ -84,6 +84,8 @@ pub(super) enum State {
     Posted { class: Class },
     /// A receive whose sender was asked for `missing` bytes more; `region` if they are put.
     Receiving { missing: usize, region: Option<Region> },
+    /// A receive whose bytes are copied by both ends ([`super::shared_copy`]).
+    Copying,
     /// A receive whose message comes in parts, and has begun.
     Filling,
     /// A send that waits until it can go out.

@@ -1,7 +1,7 @@
 //! One copy by the root and one by each member; or, of what is long, one by each member, all at the same time. The root copies then, too,
 //! from the other end of each member's array (`crate::pieces`): else it would have nothing to do, and members on one core wait for each other.
 
-use super::{Host, Peers, SHORT_ALL, What};
+use super::{DIFFER, Host, Peers, SHORT_ALL, What};
 use crate::pieces::Pieces;
 
 impl Host {
@@ -46,10 +46,12 @@ impl Host {
                 while let Some(piece) = pieces.take_back() {
                     let written = peers.write(member, address + piece.start as u64, &data[piece]);
                     if let Err(error) = &written {
-                        // Before the member takes it for written.
+                        // Before the member sees that it is given up, which then knows why.
                         slots.ground.fail(P::code(error));
+                        pieces.give_up();
+                    } else {
+                        pieces.put();
                     }
-                    pieces.put();
                     slots.ground.tell(peers);
                     written?;
                 }
@@ -82,6 +84,9 @@ impl Host {
             let awaits = |other| other == root && !pieces.are_there();
             taken = slots.ground.until(peers, || pieces.are_there(), awaits).await;
         }
+        if taken.is_ok() && pieces.is_given_up() {
+            taken = Err(P::error(slots.ground.failure().unwrap_or(DIFFER)));
+        }
         if taken.is_err() {
             pieces.close();
             while !pieces.are_there() && peers.read(root, address, &mut [0]).is_ok() {
@@ -109,7 +114,7 @@ impl Drop for Room<'_> {
 }
 
 /// Arrays up to here are read at once. Longer than what may be shown by a copy, so that all know what the root shows.
-const SHORT_PIECES: usize = 32 << 10;
+const SHORT_PIECES: usize = 64 << 10;
 const _: () = assert!(SHORT_PIECES >= SHORT_ALL);
 
 #[cfg(test)]

@@ -7,5 +7,6 @@ mod parts;
 mod programs;
 mod requests;
 mod room;
+mod shared_copy;
 mod shm;
 mod steps;
