@@ -43,6 +43,8 @@ pub mod adi;
 pub mod attribute;
 #[cfg(any(not(loom), test))]
 mod biased;
+#[cfg(any(not(loom), test))]
+mod both_ends;
 #[cfg(not(loom))]
 pub mod coll;
 #[cfg(not(loom))]
@@ -64,8 +66,6 @@ pub mod op;
 #[cfg(all(test, not(loom)))]
 #[path = "../../nic/tests/patience/mod.rs"]
 mod patience;
-#[cfg(any(not(loom), test))]
-mod pieces;
 #[cfg(not(loom))]
 pub mod rma;
 #[cfg(not(loom))]

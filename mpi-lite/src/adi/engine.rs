@@ -125,7 +125,9 @@ impl Engine {
             moved |= self.settle(ports);
         }
         if self.copies.are_under_way() {
+            // What they provoke was said before: a sender writes while we read. And what ends is told at once.
             moved |= self.copy_pieces();
+            self.settle(ports);
         }
         moved
     }

@@ -1,4 +1,4 @@
-//! Long messages between processes of one host: read straight from the sender's memory, by pieces ([`crate::pieces`]), of which a sender
+//! Long messages between processes of one host: read straight from the sender's memory, by pieces ([`crate::both_ends`]), of which a sender
 //! that is there writes some straight into the receiver's.
 //!
 //! ```text
@@ -18,7 +18,7 @@ use super::port::Port;
 use super::pull;
 use super::record::{self, Announce, Note, Share};
 use super::request::{Error, Request, State, Status};
-use crate::pieces::{Cut, Pieces};
+use crate::both_ends::{Cut, Pieces};
 
 /// All messages of a device that both ends copy.
 #[derive(Debug, Default)]

@@ -26,6 +26,7 @@ mod reduce;
 mod reduce_scatter;
 mod scan;
 mod scatter;
+mod shared_copy;
 mod sleepers;
 mod slots;
 mod table;

@@ -9,7 +9,7 @@ use crate::adi::record::Share;
 use crate::adi::request::State;
 use crate::adi::shared_copy::Place;
 use crate::adi::{Config, Device, Error, Port, Process, Request};
-use crate::pieces::Pieces;
+use crate::both_ends::Pieces;
 
 const LONG: usize = 1_000_000;
 

@@ -5,6 +5,7 @@ mod chain;
 mod few;
 mod near;
 mod places;
+mod shared_copy;
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -15,7 +16,6 @@ use sidelane_nic::share::Shared;
 use super::gate::{self};
 use super::wait::Ground;
 use super::{FEW, Peers, What, whole};
-use crate::pieces::{Cut, Pieces};
 pub(in crate::host) use places::SLOT;
 use places::{HEAD, HEADS, LEN, Places, WHAT};
 
@@ -149,23 +149,6 @@ impl Slots {
         self.ground.shared.write(self.head_at(self.ground.me) + HEAD, &address.to_ne_bytes());
         self.come(peers);
         Ok(())
-    }
-
-    /// As [`Self::show_address`], of room into which the root writes pieces of what we read.
-    pub(in crate::host) async fn show_room<P: Peers>(
-        &mut self,
-        what: What,
-        room: &mut [u8],
-        peers: &mut P,
-    ) -> Result<(), P::Error> {
-        self.pieces(self.ground.me, room.len()).open();
-        self.show_address(what, room, peers).await
-    }
-
-    /// The pieces of this call's `len` bytes that `member` takes.
-    pub(in crate::host) fn pieces(&self, member: usize, len: usize) -> Pieces<'_> {
-        let words = self.places.pieces(member).map(|at| self.ground.shared.word(at));
-        Pieces::new(words, self.call as u16, Cut::of(len))
     }
 
     #[inline]

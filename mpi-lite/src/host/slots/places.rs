@@ -43,10 +43,22 @@ impl Places {
         self.flag(member) + 4
     }
 
-    /// Where the two words of the pieces are that a member takes (`crate::pieces`): in the next line, since both ends write them.
+    /// Where the two words are of the pieces of what a member reads (`crate::both_ends`): in the next line, since both ends write them.
     #[inline]
-    pub(super) const fn pieces(self, member: usize) -> [usize; 2] {
+    pub(super) const fn read_pieces(self, member: usize) -> [usize; 2] {
         [self.flag(member) + 64, self.flag(member) + 68]
+    }
+
+    /// And of what the root reads of its own.
+    #[inline]
+    pub(super) const fn own_pieces(self, member: usize) -> [usize; 2] {
+        [self.flag(member) + 72, self.flag(member) + 76]
+    }
+
+    /// Where the root has room for that.
+    #[inline]
+    pub(super) const fn room(self, member: usize) -> usize {
+        self.flag(member) + 80
     }
 
     /// Where the head of a member's slot for a call is.

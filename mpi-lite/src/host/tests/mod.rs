@@ -4,6 +4,7 @@ mod blocks;
 mod failures;
 mod few;
 mod reductions;
+mod shared_copy;
 mod sleep;
 mod waits;
 

@@ -210,7 +210,7 @@ mod tests {
 }
 
 /// Every interleaving of a reader and an owner, under loom's model of memory:
-/// `RUSTFLAGS="--cfg loom" cargo test --release -p sidelane-mpi --lib pieces`
+/// `RUSTFLAGS="--cfg loom" cargo test --release -p sidelane-mpi --lib both_ends`
 #[cfg(all(test, loom))]
 #[allow(unsafe_code)] // Cells that loom watches are reached by raw pointers.
 mod models {
