@@ -17,14 +17,15 @@
 //!
 //! | module | what it is | stands on |
 //! | --- | --- | --- |
-//! | `adi` | the few calls that everything above uses: post a receive, start a send, match, probe, progress, wait, cancel | `giving_way`, `sidelane-proto` |
+//! | `adi` | the few calls that everything above uses: post a receive, start a send, match, probe, progress, wait, cancel | `giving_way`, `both_ends`, `sidelane-proto` |
 //! | `error` | error classes; codes and texts of the program's own | `adi` |
 //! | `attribute` | what a program hangs on communicators, datatypes and windows | `adi`, `error` |
 //! | `datatype` | what a message's bytes mean: layouts, packing, unpacking | `error`, `attribute` |
 //! | `op` | operators of reductions | `datatype` |
 //! | `coll` | collectives, one algorithm a file with its cost, each a schedule of sends, receives and local steps that knows no network; chosen by size and ranks from a measured table | nothing |
-//! | `host` | collectives of ranks on one host, by memory that they share | `coll`, `giving_way`, `membarrier` |
+//! | `host` | collectives of ranks on one host, by memory that they share | `coll`, `giving_way`, `membarrier`, `both_ends` |
 //! | `biased` | a lock that its usual thread takes without a locked instruction | `membarrier` |
+//! | `both_ends` | who copies which piece of long bytes that two processes copy | nothing |
 //! | `membarrier` | a memory barrier in other threads and processes, by who seldom needs one | nothing |
 //! | `giving_way` | how long who waits lets others run before it sleeps, and how often who need not wait serves them | nothing |
 //! | `launch` | who started this process, and with whom: the PMI-1 wire protocol, both sides | nothing |

@@ -43,9 +43,9 @@ pub struct Limits {
 impl Limits {
     /// No message is so long.
     pub const NEVER: usize = usize::MAX;
-    /// On `shm` (half round trips at 64 KiB, 400 KiB, 1 and 4 MiB: put 3.5, 18, 44 and 519 us; pulled 6.3, 33, 85 and 1,197): eager in
-    /// two parts at most, then put, by which both processors copy at once too, at the cost of asking (bench/NOTES.md 66). Pulling is
-    /// for machines where `sidelane tune` finds that it is quicker. A prefix gains nothing there.
+    /// On `shm`: eager in two parts at most, then read from the sender's memory, which writes some of it itself (half round trips of 65 KiB,
+    /// 256 KiB, 1 and 4 MiB on far cores 5.8, 16, 80 and 279 us; put 7.5, 17, 87 and 376; bench/NOTES.md 83). Where that cannot be it is put,
+    /// by which both processors copy at once too, at the cost of asking (66). A prefix gains nothing there.
     pub const SHARED_MEMORY: Self = Self { eager_max: 64 << 10, prefix: 0, put_min: 28 << 10, pull_min: 64 << 10 };
     /// On memif with frames of 9 KB (bench/NOTES.md 66): in parts, which gains less the longer the message is, then put.
     pub const PAIR: Self = Self { eager_max: 128 << 10, ..Self::NETWORK };

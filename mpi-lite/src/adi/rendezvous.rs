@@ -7,7 +7,7 @@
 //! put .. put, Finished -->                       complete
 //!                      <-- Accept without        little is missing
 //! Data .. Data         -->                       complete
-//!                      <-- Taken                 nothing is missing, or all was read from the sender's memory
+//!                      <-- Taken                 nothing is missing, or all was read from the sender's memory (`shared_copy`)
 //! ```
 //! All of a message goes with its announcement where it fits that frame, and else nothing, unless `sidelane tune` found that some of it
 //! gains (`Limits::prefix`): asking takes no longer than those bytes would.

@@ -2,7 +2,7 @@
 //!
 //! Every call has the same course: each rank shows what it gives, waits for those whose it needs, and takes it. What is short is
 //! shown by a copy in shared memory; what is long by its address, and is read from where it is, by one copy, while its owner
-//! waits. So a call costs each rank a turn on a core, or a few, however many ranks there are: what counts where they are more
+//! waits, or, of what many read or one reads of many, copies some of it too. So a call costs each rank a turn on a core, or a few, however many ranks there are: what counts where they are more
 //! than cores. (Graham, Shipman, "MPI support for multi-core architectures: optimized shared memory collectives", 2008, and
 //! Chakraborty, Subramoni, Panda, "Contention-aware kernel-assisted MPI collectives for multi-/many-core systems", 2017, have
 //! much of this.)

@@ -89,7 +89,7 @@ pub const ALL: [(&str, Operation); 42] = [
     }),
     ("scan", |world, next| again(next, || world.scan(&[1u64; 500], &mut [0; 500], &Op::Sum))),
     ("gather", |world, next| {
-        again(next, || world.gather(&[1u8; 1_000], &mut vec![0; if world.rank() == 0 { 4_000 } else { 0 }], 0))
+        again(next, || world.gather(&long(), &mut vec![0; if world.rank() == 0 { 4 * LONG } else { 0 }], 0))
     }),
     ("scatter", |world, next| {
         let all = vec![1u8; if world.rank() == VICTIM { 4_000 } else { 0 }];
