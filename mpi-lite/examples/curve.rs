@@ -37,7 +37,8 @@ const NEVER: usize = usize::MAX;
 
 /// Names, and limits that force a way.
 fn ways() -> Vec<(&'static str, Config)> {
-    let with = |on_host: Limits| Config { on_host, off_host: on_host, credit: 4 << 20, ..Config::default() };
+    let with =
+        |on_host: Limits| Config { on_host, off_host: on_host, paired: on_host, credit: 4 << 20, ..Config::default() };
     let asked = |prefix, put_min, pull_min| with(Limits { eager_max: 0, prefix, put_min, pull_min });
     vec![
         ("eager", with(Limits { eager_max: 1 << 20, prefix: 0, put_min: 0, pull_min: NEVER })),

@@ -47,8 +47,9 @@ impl Limits {
     /// 256 KiB, 1 and 4 MiB on far cores 5.8, 16, 80 and 279 us; put 7.5, 17, 87 and 376; bench/NOTES.md 83). Where that cannot be it is put,
     /// by which both processors copy at once too, at the cost of asking (66). A prefix gains nothing there.
     pub const SHARED_MEMORY: Self = Self { eager_max: 64 << 10, prefix: 0, put_min: 28 << 10, pull_min: 64 << 10 };
-    /// On memif with frames of 9 KB (bench/NOTES.md 66): in parts, which gains less the longer the message is, then put.
-    pub const PAIR: Self = Self { eager_max: 128 << 10, ..Self::NETWORK };
+    /// On memif and vhost with frames of 9 KB: in parts, up to where a put is as quick (half round trips of 129, 256 and 384 KiB on memif 14.6,
+    /// 27 and 43 us; put 16.4, 34 and 43; bench/NOTES.md 84).
+    pub const PAIR: Self = Self { eager_max: 384 << 10, ..Self::NETWORK };
     /// On `uring` over a veth (at 32, 48 and 60 KiB: eager 7.9, 10.6 and 12.4 us; put 8.6, 10.4 and 11.9, and with a prefix of 4 KiB
     /// 9.5, 11.7 and 13.3). A prefix is copied three times, and a put not once more than it must be (bench/NOTES.md 81).
     pub const NETWORK: Self = Self { eager_max: 60 << 10, prefix: 0, put_min: 16 << 10, pull_min: Self::NEVER };

@@ -33,10 +33,12 @@ impl Credit {
         (bytes / UNIT) as u32 + 1
     }
 
-    /// True if `bytes` may be sent.
+    /// True if `bytes` may be sent. A message that takes a fifth of the window goes unasked only alone: in a stream of such, puts are
+    /// quicker (bench/NOTES.md 84).
     #[inline]
     pub const fn allows(&self, bytes: usize) -> bool {
-        Self::units(bytes) <= self.left
+        let units = Self::units(bytes);
+        units <= self.left && (units <= self.window / 5 || self.left >= self.window - self.window / 8)
     }
 
     /// True if a peer with all its credit may send `bytes`.
@@ -112,6 +114,18 @@ mod tests {
     use super::*;
     use crate::adi::Config;
     use crate::adi::record::EAGER_LEN;
+
+    #[test]
+    fn what_is_long_goes_unasked_only_while_nearly_all_is_free() {
+        let mut credit = Credit::new(80 * UNIT);
+        let (long, short) = (30 * UNIT, 15 * UNIT);
+        credit.spend(9 * UNIT);
+        assert!(credit.allows(long));
+        credit.spend(0);
+        assert!(!credit.allows(long) && credit.allows(short));
+        credit.earn(1);
+        assert!(credit.allows(long));
+    }
 
     #[test]
     fn what_is_spent_comes_back_by_the_half() {

@@ -21,8 +21,12 @@ fn config() -> Config {
 }
 
 fn job_on(link: LinkModel) -> Job {
+    job_of(&config(), link)
+}
+
+fn job_of(config: &Config, link: LinkModel) -> Job {
     let node = NodeConfig { mtu: FRAME, mtu_safe: FRAME, ..NodeConfig::default() };
-    let mut job = Job::on(node, 2, &config(), 1, link);
+    let mut job = Job::on(node, 2, config, 1, link);
     // Both know each other, and what fits a frame.
     let hello = job.recv(1, Some(0), Some(99), 5);
     job.send(0, 1, 99, b"hello");
@@ -76,7 +80,8 @@ fn check_credit(job: &mut Job) {
 
 #[test]
 fn every_length_arrives_whether_its_receive_waits_or_comes_later() {
-    let mut job = job_on(LinkModel::default());
+    // So much that each goes unasked, though not all of it is back.
+    let mut job = job_of(&Config { credit: 10 * LONGEST, ..config() }, LinkModel::default());
     let around = (FRAME - 150..FRAME + 50).step_by(2);
     for (len, tag) in around.chain([8_191, 8_192, 16_383, 16_384, 16_385, 40_960, LONGEST - 1, LONGEST]).zip(0..) {
         let message = bytes(tag as u32, len);
