@@ -62,8 +62,8 @@ pub(super) struct Place {
 /// Words of ours that senders see.
 #[derive(Debug, Default)]
 struct Board {
-    /// From the first message on.
-    shared: Option<Shared>,
+    /// From the first message on, and what leads there.
+    shared: Option<(Shared, Ticket)>,
     /// Lines that are in use, a bit each; all of them where there is no memory for the board.
     used: u32,
     number: u16,
@@ -72,7 +72,10 @@ struct Board {
 impl Board {
     fn take_line(&mut self) -> Option<Place> {
         if self.shared.is_none() && self.used == 0 {
-            self.shared = Shared::new(BOARD_LEN).ok();
+            self.shared = Shared::new(BOARD_LEN).ok().map(|shared| {
+                let ticket = shared.ticket();
+                (shared, ticket)
+            });
             self.used = if self.shared.is_some() { 0 } else { u32::MAX };
         }
         let line = self.used.trailing_ones();
@@ -86,7 +89,7 @@ impl Board {
     }
 
     fn pieces(&self, place: Place, len: usize) -> Option<Pieces<'_>> {
-        self.shared.as_ref().map(|shared| pieces(shared, place, len))
+        self.shared.as_ref().map(|(shared, _)| pieces(shared, place, len))
     }
 }
 
@@ -144,8 +147,8 @@ impl Engine {
 
     /// Lets a sender write some of what we read.
     pub fn ask_to_share(&mut self, ports: &mut [Port], to: u32, share: Share) -> Result<(), Stuck> {
-        let Some(board) = &self.copies.board.shared else { return Ok(()) };
-        let ticket = board.ticket();
+        let Some((_, ticket)) = &self.copies.board.shared else { return Ok(()) };
+        let ticket = *ticket;
         self.emit(ports, to, |credit| record::share(credit, share, ticket), &[])
     }
 
@@ -158,14 +161,17 @@ impl Engine {
             return;
         };
         let end = share.at.checked_add(share.want);
-        let fits = end.is_some_and(|end| end <= slot.outgoing.len() as u64) && usize::from(share.place.line) < LINES;
-        if !fits || ticket.len() != BOARD_LEN as u64 {
+        let fits = share.want > 0 && end.is_some_and(|end| end <= slot.outgoing.len() as u64);
+        if !fits || usize::from(share.place.line) >= LINES || ticket.len() != BOARD_LEN as u64 {
             self.counters.malformed += 1;
             return;
         }
         let peer = &mut self.peers[process as usize];
         if peer.board.as_ref().is_none_or(|(known, _)| *known != ticket) {
-            peer.board = Shared::of(ticket).ok().map(|board| (ticket, board));
+            peer.board = Shared::of(ticket).ok().map(|mut board| {
+                board.close();
+                (ticket, board)
+            });
         }
         // Else it reads all by itself.
         if self.single_copy && peer.board.is_some() && pull::may_push(&self.processes[process as usize]).is_ok() {

@@ -135,15 +135,16 @@ fn forged_words_are_counted_and_nothing_is_written() {
         Share { at: 1, ..share },
         Share { at: u64::MAX, ..share },
         Share { want: u64::MAX, ..share },
+        Share { want: 0, ..share },
         Share { place: Place { line: 32, ..place }, ..share },
     ] {
         engine.handle_share(1, wrong, board.ticket());
     }
     engine.handle_share(1, share, Shared::new(4096).unwrap().ticket());
-    assert_eq!((engine.counters.malformed, engine.counters.stale), (5, 0));
+    assert_eq!((engine.counters.malformed, engine.counters.stale), (6, 0));
     engine.handle_share(0, share, board.ticket());
     engine.handle_share(1, Share { send: send.to_bits() + 1, ..share }, board.ticket());
-    assert_eq!((engine.counters.malformed, engine.counters.stale), (5, 2));
+    assert_eq!((engine.counters.malformed, engine.counters.stale), (6, 2));
     // A board that is not there: the receiver has it all to itself.
     let mut nowhere = board.ticket().to_bytes();
     nowhere[8] ^= 1;
