@@ -75,8 +75,8 @@ impl<'a> Pieces<'a> {
 
     fn take(&self, more: impl Fn(Taken) -> Taken) -> Option<Taken> {
         let next = |taken| self.has_left(Taken::of(taken)).then(|| more(Taken::of(taken)).bits());
-        // What the owner is to write was the reader's until it opened, so this acquires it.
-        self.taken.fetch_update(Ordering::Acquire, Ordering::Acquire, next).ok().map(Taken::of)
+        // What the owner is to write was the reader's until it opened, so this acquires it; and releases what it has shown, for who closes.
+        self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).ok().map(Taken::of)
     }
 
     /// Whether there may be something to take.
@@ -112,7 +112,7 @@ impl<'a> Pieces<'a> {
     /// The reader's: from now on the owner takes no more. What it has taken it may still write, until [`Self::are_there`].
     pub fn close(&self) {
         let close = |taken| Some(Taken { front: u8::MAX, ..Taken::of(taken) }.bits());
-        let _ = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, close);
+        let _ = self.taken.fetch_update(Ordering::Acquire, Ordering::Relaxed, close);
     }
 }
 

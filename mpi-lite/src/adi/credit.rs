@@ -38,7 +38,7 @@ impl Credit {
     #[inline]
     pub const fn allows(&self, bytes: usize) -> bool {
         let units = Self::units(bytes);
-        units <= self.left && (units <= self.window / 5 || self.left >= self.window - self.window / 8)
+        units <= self.left && (units * 5 <= self.window || self.left >= self.window - self.window / 8)
     }
 
     /// True if a peer with all its credit may send `bytes`.

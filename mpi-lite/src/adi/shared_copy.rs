@@ -166,6 +166,11 @@ impl Engine {
             self.counters.malformed += 1;
             return;
         }
+        // It is asked once, and of who is elsewhere nothing is opened: else the receiver reads all by itself.
+        let is_known = self.copies.gives.iter().any(|give| give.send == send);
+        if is_known || !self.single_copy || pull::may_push(&self.processes[process as usize]).is_err() {
+            return;
+        }
         let peer = &mut self.peers[process as usize];
         if peer.board.as_ref().is_none_or(|(known, _)| *known != ticket) {
             peer.board = Shared::of(ticket).ok().map(|mut board| {
@@ -173,8 +178,7 @@ impl Engine {
                 (ticket, board)
             });
         }
-        // Else it reads all by itself.
-        if self.single_copy && peer.board.is_some() && pull::may_push(&self.processes[process as usize]).is_ok() {
+        if peer.board.is_some() {
             self.copies.gives.push(Give { process, send, share });
         }
     }

@@ -3,6 +3,7 @@
 
 use super::shared_copy::{Room, SHORT_PIECES};
 use super::{Host, Peers, What};
+use crate::both_ends::Pieces;
 
 impl Host {
     /// The root's `data` to all.
@@ -20,13 +21,11 @@ impl Host {
         }
         if by_pieces {
             self.slots.show_room(what, data, peers).await?;
-        }
-        if !self.slots.has_shown(root) {
-            self.slots.await_member(root, peers).await?;
-        }
-        if by_pieces {
             self.take_pieces(what, root, data, peers).await?;
         } else {
+            if !self.slots.has_shown(root) {
+                self.slots.await_member(root, peers).await?;
+            }
             self.take(what, root, (data.len(), 0), data, short, peers)?;
         }
         self.slots.finish(peers);
@@ -50,7 +49,7 @@ impl Host {
         }
     }
 
-    /// Fills `into` with what the root shows, but for the pieces that it writes, and waits for these.
+    /// Fills `into`, which is shown as room, with what the root shows, but for the pieces that it writes, and waits for these.
     pub(super) async fn take_pieces<P: Peers>(
         &self,
         what: What,
@@ -58,20 +57,31 @@ impl Host {
         into: &mut [u8],
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        let (slots, address) = (&self.slots, self.slots.address(root));
-        let room = Room(slots.read_pieces(self.me, into.len()));
-        let mut taken = slots.check::<P>(root, what, into.len());
-        while taken.is_ok()
-            && let Some(piece) = room.0.take_front()
-        {
-            taken = peers.read(root, address + piece.start as u64, &mut into[piece]);
-        }
-        if taken.is_ok() {
-            taken = self.await_pieces(root, room.0, peers).await;
-        }
+        // From here on the root may write there, also one that comes when we have left.
+        let room = Room(self.slots.read_pieces(self.me, into.len()));
+        let taken = self.read_from_root(what, root, room.0, into, peers).await;
         if taken.is_err() {
-            room.leave(root, address, peers);
+            room.leave(root, || self.slots.address(root), peers);
         }
         taken
+    }
+
+    async fn read_from_root<P: Peers>(
+        &self,
+        what: What,
+        root: usize,
+        pieces: Pieces<'_>,
+        into: &mut [u8],
+        peers: &mut P,
+    ) -> Result<(), P::Error> {
+        if !self.slots.has_shown(root) {
+            self.slots.await_member(root, peers).await?;
+        }
+        self.slots.check::<P>(root, what, into.len())?;
+        let address = self.slots.address(root);
+        while let Some(piece) = pieces.take_front() {
+            peers.read(root, address + piece.start as u64, &mut into[piece])?;
+        }
+        self.await_pieces(root, pieces, peers).await
     }
 }

@@ -59,7 +59,7 @@ impl Host {
         if taken.is_err() {
             for (member, block) in all.into_iter().enumerate() {
                 if let Block::Open(room) = block {
-                    room.leave(member, self.slots.address(member), peers);
+                    room.leave(member, || self.slots.address(member), peers);
                 }
             }
         }

@@ -47,10 +47,10 @@ impl Host {
 pub(super) struct Room<'a>(pub Pieces<'a>);
 
 impl Room<'_> {
-    /// Leaves a call that has failed. `address`: something in the memory of `owner`, who shows it.
-    pub(super) fn leave<P: Peers>(self, owner: usize, address: u64, peers: &mut P) {
+    /// Leaves a call that has failed. `address` tells of something in the memory of `owner`, who shows it before it takes a piece.
+    pub(super) fn leave<P: Peers>(self, owner: usize, address: impl Fn() -> u64, peers: &mut P) {
         self.0.close();
-        while !self.0.are_there() && peers.read(owner, address, &mut [0]).is_ok() {
+        while !self.0.are_there() && peers.read(owner, address(), &mut [0]).is_ok() {
             std::thread::yield_now();
         }
         // Who has ended, and its memory with it, writes no more.

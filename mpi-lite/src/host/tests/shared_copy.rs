@@ -133,6 +133,16 @@ fn a_member_does_not_leave_while_the_root_writes() {
 }
 
 #[test]
+fn a_root_that_comes_when_a_member_has_left_writes_nothing() {
+    let root = Host::create(2, 2).unwrap();
+    let mut host = Host::join(root.ticket(), 1, 2).unwrap();
+    let mut room = vec![0; LONG];
+    let mut peers = Odd { gone: Some(0), on_read: &mut |_| (), on_write: &mut || () };
+    assert_eq!(at_once(host.broadcast(0, &mut room, &mut peers)), Err(WHY));
+    assert!(root.slots.has_shown(1) && root.slots.read_pieces(1, LONG).take_back().is_none());
+}
+
+#[test]
 fn a_root_does_not_leave_while_a_member_writes() {
     let block = vec![1; LONG];
     let mut host = Host::create(2, 2).unwrap();
@@ -165,7 +175,7 @@ fn who_is_gone_in_the_middle_of_a_piece_is_not_waited_for() {
     let pieces = Pieces::new([&taken, &there], 3, Cut::of(LONG));
     pieces.open();
     assert!(pieces.take_back().is_some());
-    Room(pieces).leave(1, NOWHERE, &mut Odd { gone: None, on_read: &mut |_| (), on_write: &mut || () });
+    Room(pieces).leave(1, || NOWHERE, &mut Odd { gone: None, on_read: &mut |_| (), on_write: &mut || () });
 }
 
 #[test]
