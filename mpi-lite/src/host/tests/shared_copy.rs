@@ -44,12 +44,14 @@ impl Peers for Odd<'_> {
         Thread.wake(member);
     }
 
-    fn read(&mut self, member: usize, address: u64, into: &mut [u8]) -> Result<(), NonZeroU32> {
+    fn read(&mut self, _: usize, address: u64, into: &mut [u8]) -> Result<(), NonZeroU32> {
         if address == NOWHERE {
             return Err(WHY);
         }
         (self.on_read)(into.len());
-        Thread.read(member, address, into)
+        // What is shown may be gone when its owner has failed.
+        let file = std::fs::File::open("/proc/self/mem").unwrap();
+        std::os::unix::fs::FileExt::read_exact_at(&file, into, address).map_err(|_| WHY)
     }
 
     fn may_write(&mut self, _: usize) -> Result<(), NonZeroU32> {
