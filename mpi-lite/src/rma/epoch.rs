@@ -12,6 +12,7 @@ use super::lock_table::{Lock, Wish};
 use super::members::tag;
 use super::request::Kind;
 use super::window::State;
+use super::words::Words;
 use super::{RmaError, Window};
 
 /// Which targets this process may access.
@@ -45,8 +46,8 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) enum Exposed {
     No,
-    /// Ends of the others' accesses.
-    Posted(Vec<Request>),
+    /// Until the others are done.
+    Posted(Words),
     /// One thread waits for them.
     Waited,
 }
@@ -138,7 +139,7 @@ impl Window {
             turns.device().free(sent);
         }
         turns.device().flush();
-        state.exposed = Exposed::Posted(ends);
+        state.exposed = Exposed::Posted(Words::of(ends));
         Ok(())
     }
 
@@ -147,8 +148,8 @@ impl Window {
         self.check_ranks(at)?;
         self.change_from(Epoch::is_closed)?;
         let hear = |rank: &usize| self.members.hear(turns.device(), *rank, tag::POST, Incoming::EMPTY);
-        let posts: Vec<_> = at.iter().map(hear).collect();
-        let started = wait_for_all(turns, posts);
+        let posts = Words::of(at.iter().map(hear).collect());
+        let started = posts.wait(turns);
         self.change_to(Epoch::Started(at.to_vec()));
         started
     }
@@ -170,20 +171,30 @@ impl Window {
 
     /// Waits until all ranks that [`Self::post`] has let in are done (`MPI_Win_wait`).
     pub fn wait_exposed(&self, turns: &mut impl Turns) -> Result<(), RmaError> {
-        self.wait_posted(self.state(), turns)
+        let mut state = self.state();
+        let Exposed::Posted(ends) = &mut state.exposed else { return Err(RmaError::Sync) };
+        let ends = std::mem::take(ends);
+        state.exposed = Exposed::Waited;
+        drop(state);
+        let over = ends.wait(turns);
+        self.sync();
+        self.state().exposed = Exposed::No;
+        over
     }
 
     /// As [`Self::wait_exposed`] if they are done; false if they are not (`MPI_Win_test`).
     pub fn test_exposed(&self, turns: &mut impl Turns) -> Result<bool, RmaError> {
         turns.device().flush();
         turns.turn();
-        let state = self.state();
-        let Exposed::Posted(ends) = &state.exposed else { return Err(RmaError::Sync) };
-        if !ends.iter().all(|end| turns.device().is_complete(*end)) {
+        let mut state = self.state();
+        let Exposed::Posted(ends) = &mut state.exposed else { return Err(RmaError::Sync) };
+        let Some(over) = ends.poll(turns.device()) else {
             turns.device().pass_by();
             return Ok(false);
-        }
-        self.wait_posted(state, turns).map(|()| true)
+        };
+        state.exposed = Exposed::No;
+        self.sync();
+        over.map(|()| true)
     }
 
     /// Opens an epoch for one rank's memory (`MPI_Win_lock`).
@@ -274,17 +285,6 @@ impl Window {
 
     fn change_to(&self, epoch: Epoch) {
         self.state().epoch = epoch;
-    }
-
-    fn wait_posted(&self, mut state: MutexGuard<'_, State>, turns: &mut impl Turns) -> Result<(), RmaError> {
-        let Exposed::Posted(ends) = &mut state.exposed else { return Err(RmaError::Sync) };
-        let ends = std::mem::take(ends);
-        state.exposed = Exposed::Waited;
-        drop(state);
-        let over = wait_for_all(turns, ends);
-        self.sync();
-        self.state().exposed = Exposed::No;
-        over
     }
 
     fn check_locks(&self) -> Result<(), RmaError> {

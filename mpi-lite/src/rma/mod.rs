@@ -5,7 +5,7 @@
 //! | `window` | the window, and waiting for its operations |
 //! | `create` | how windows begin |
 //! | `access` | put, get, accumulates |
-//! | `epoch` | when they are allowed, and when they are done |
+//! | `epoch`, `words` | when they are allowed, and when they are done; words of several ranks |
 //! | `queue` | an origin's side: what is under way at a target |
 //! | `exposure` | the target's side: requests served within the device's turns |
 //! | `request`, `runs` | what an origin asks: the wire format; which bytes |
@@ -62,6 +62,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 mod window;
+mod words;
 
 use crate::adi::lock;
 

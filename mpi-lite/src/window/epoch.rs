@@ -57,7 +57,9 @@ impl<T: Equivalence> Window<T> {
         Ok(Epoch { window: self, kind: Fenced(()) })
     }
 
-    /// Waits until these ranks have [posted](Self::post) their parts to this one, and begins an epoch for them (`MPI_Win_start`).
+    /// Waits until these ranks have [posted](Self::post) their parts to this one, and begins an epoch for them (`MPI_Win_start`). Once one of
+    /// them is gone, the others are not waited for either: they may have been told, and have left. If they have not, their word opens the next
+    /// epoch; so make a new window of those who are left.
     pub fn start(&self, at: &[u32]) -> Result<Epoch<'_, T, Started>, ErrorClass> {
         let ranks: Vec<usize> = at.iter().map(|rank| *rank as usize).collect();
         self.open(Started(()), |raw, turns| raw.start(turns, &ranks))

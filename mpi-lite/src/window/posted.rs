@@ -23,7 +23,8 @@ impl<T: Equivalence> Window<T> {
 }
 
 impl<T: Equivalence> Posted<'_, T> {
-    /// Waits until all of them have completed their epochs (`MPI_Win_wait`): what they have put is there.
+    /// Waits until all of them have completed their epochs (`MPI_Win_wait`): what they have put is there. Once one of them is gone, the others
+    /// are not waited for either.
     pub fn wait(self) -> Result<(), ErrorClass> {
         self.window.call(|raw, turns| raw.wait_exposed(turns))
     }

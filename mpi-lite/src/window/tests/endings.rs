@@ -27,6 +27,16 @@ fn who_is_gone_fails_what_needs_him_and_lets_go_of_his_locks() {
             assert_eq!(window.lock(2, Lock::Shared).map(drop), GONE);
             assert_eq!(window.lock_all().map(drop), GONE);
             assert_eq!(window.start(&[2]).map(drop), GONE);
+            if comm.rank() == 1 {
+                // Rank 0 has left, and says nothing.
+                assert_eq!(window.start(&[0, 2]).map(drop), GONE);
+                assert_eq!(window.post(&[0, 2]).unwrap().wait(), GONE);
+                let mut posted = window.post(&[0, 2]).map(Some);
+                while let Ok(Some(still)) = posted {
+                    posted = still.test();
+                }
+                assert_eq!(posted.map(drop), GONE);
+            }
             let others = comm.shrink().unwrap();
             let epoch = window.lock(1, Lock::Exclusive).unwrap();
             let mut word = [0];
