@@ -21,8 +21,9 @@ use crate::side::Sealing;
 pub struct Mpi {
     device: Device,
     other: u32,
-    /// What every send sends; written, or another buffer in its place, only while none is under way.
-    outgoing: Buffer,
+    /// What every send sends, written only while none is under way. `None` where messages alternate: then the only room has what
+    /// was received, and it is sent from there, as by `p2p.c` and by most programs.
+    outgoing: Option<Buffer>,
     sends: VecDeque<Request>,
     rooms: Rooms,
     size: usize,
@@ -74,17 +75,20 @@ impl Mpi {
         };
         let device = Device::open(number, processes, ports, &config(limits)).map_err(Broken::driver)?;
         let window = window(size, flow);
+        let outgoing = (flow != Flow::Alternating).then(|| Buffer::new(size));
         let mut mpi = Self {
             device,
             other: 1 - number,
-            outgoing: Buffer::new(size),
+            outgoing,
             sends: VecDeque::with_capacity(WINDOW),
             rooms: Rooms::new(window, size),
             size,
             window,
             answers: None,
         };
-        mpi.rooms.post(&mut mpi.device, mpi.other);
+        if mpi.outgoing.is_some() {
+            mpi.rooms.post(&mut mpi.device, mpi.other);
+        }
         Ok(mpi)
     }
 
@@ -244,24 +248,20 @@ impl Transport for Mpi {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<bool, Broken> {
         let window = self.window;
-        let renews = window == 1 || message[0] != self.outgoing[0];
+        let renews = self.outgoing.as_ref().is_none_or(|outgoing| message[0] != outgoing[0]);
         if (renews || self.sends.len() == window) && self.reap()? > if renews { 0 } else { window - 1 } {
             return Ok(false);
         }
         if !self.may_send()? {
             return Ok(false);
         }
-        if let Some(received) = self.rooms.single() {
-            // As `p2p.c` does. Bytes that nobody writes anew are in their reader's cache already (`bench/NOTES.md`, 62).
-            std::mem::swap(&mut self.outgoing, received);
-        }
+        let Some(outgoing) = self.outgoing.as_mut().or_else(|| self.rooms.single()) else { return Ok(false) };
         if renews {
-            self.outgoing[0] = message[0];
+            outgoing[0] = message[0];
         }
         let envelope = Envelope { context: CONTEXT, source: self.device.own(), tag: TAG };
-        // SAFETY: the buffer lives as long as the device, whether it stays `outgoing` or becomes a room, and is neither written nor
-        // exchanged while a send is under way.
-        let lent = unsafe { Outgoing::lend(&raw const *self.outgoing) };
+        // SAFETY: the buffer lives as long as the device, and while a send is under way it is neither written nor received into.
+        let lent = unsafe { Outgoing::lend(&raw const **outgoing) };
         let send = self.device.send(self.other, envelope, lent, Mode::Standard);
         match self.device.poll(send) {
             None => self.sends.push_back(send),
@@ -280,7 +280,9 @@ impl Transport for Mpi {
 
     #[inline]
     fn recv(&mut self, budget: usize, _into: &mut [u8], mut each: impl FnMut(&[u8])) -> Result<usize, Broken> {
-        self.rooms.post(&mut self.device, self.other);
+        if self.outgoing.is_some() || self.reap()? == 0 {
+            self.rooms.post(&mut self.device, self.other);
+        }
         let waiting = self.take(budget, &mut each)?;
         if waiting > 0 {
             return Ok(waiting);
@@ -356,7 +358,7 @@ mod tests {
             }
             received.unwrap()
         };
-        a.outgoing[SIZE - 1] = 7;
+        a.rooms.rooms[0][SIZE - 1] = 7;
         for _ in 0..3 {
             assert_eq!((pass(&mut a, &mut b), pass(&mut b, &mut a)), (7, 7));
         }
