@@ -186,7 +186,7 @@ impl<N: Nic> Transport for Put<N> {
             }
         }
         // Where each message is the answer to one, that one has told that the last is in place.
-        let how = PutHow { signal: true, silent: alternating };
+        let how = PutHow { signal: true, silent: alternating, backwards: false };
         let put = if let Some(mapped) = mapped {
             mapped.write(to as usize, message);
             ends.endpoint.put(ends.peer, &key, 0, &[], how)
@@ -335,7 +335,7 @@ impl<N: Nic> Transport for Get<N> {
 
 /// First byte of the last message.
 const LAST: u8 = 1;
-const SILENT: PutHow = PutHow { signal: false, silent: true };
+const SILENT: PutHow = PutHow { signal: false, silent: true, backwards: false };
 /// Bytes of the last message's number.
 const END_LEN: usize = 8;
 /// Larger messages are put from a region, smaller ones copied.

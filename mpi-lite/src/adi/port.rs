@@ -224,19 +224,21 @@ impl Port {
         })
     }
 
-    /// Puts `len` bytes from `at` on, and gives the region that they leave by: its end is told by `Unregistered`.
+    /// Puts some of the bytes, and gives the region that they leave by: its end is told by `Unregistered`.
     pub(super) fn put(
         &mut self,
         peer: PeerId,
         key: &RemoteKey,
         bytes: Outgoing,
-        at: usize,
-        len: usize,
+        Range { start, end }: Range<usize>,
+        backwards: bool,
     ) -> Result<Region, RmaError> {
+        // Nobody asks when it is in place: a message behind it says so to whom it concerns.
+        let how = PutHow { signal: false, silent: true, backwards };
         on!(self, endpoint => {
-            let region = bytes.register(at, endpoint);
+            let region = bytes.register(start, endpoint);
             // What found no room ends without an event, as by `withdraw`.
-            let put = endpoint.put_from(peer, key, 0, region, 0..len, SILENT);
+            let put = endpoint.put_from(peer, key, 0, region, 0..end - start, how);
             let _ = if put.is_ok() { endpoint.unregister(region) } else { endpoint.withdraw(region).map(drop) };
             put.map(|_| region)
         })
@@ -265,6 +267,3 @@ impl NicUser for Opening<'_> {
         Port::new(nic, self.0)
     }
 }
-
-/// Nobody asks when the put is in place: a message behind it says so to whom it concerns.
-const SILENT: PutHow = PutHow { signal: false, silent: true };

@@ -78,7 +78,7 @@ impl OneSided {
             0 | 1 => {
                 // One after the other, so that it is known what is there in the end.
                 end.fence(peer);
-                let how = PutHow { signal: what & 8 != 0, silent: false };
+                let how = PutHow { signal: what & 8 != 0, silent: false, backwards: what & 16 != 0 };
                 let put = end.put_from(peer, &self.key, at as u64, self.own, bytes.clone(), how);
                 if let Ok(op) = put {
                     let source = end.region(self.own).unwrap();

@@ -44,8 +44,8 @@ impl<N: Nic> Endpoint<N> {
         self.router.turn.rma.regions.publish(region, key, rights, only_for).ok_or(RmaError::NoRegion)
     }
 
-    /// As [`Self::publish`], for one put by `peer` that begins where the region does, and behind which the region is not touched before it
-    /// has ended: its bytes, first and last ones too, may be where they belong before their frame was checked, and so are touched once.
+    /// As [`Self::publish`], for one put by `peer` of as many bytes as the region has, which nobody touches before it has ended: its bytes,
+    /// first and last ones too, may be where they belong before their frame was checked, and so are touched once.
     /// Whatever else comes by the key is taken as by [`Rights::WRITE`].
     pub fn publish_to_fill(&mut self, region: Region, peer: PeerId) -> Result<RemoteKey, RmaError> {
         let key = self.router.draw_token();
@@ -157,7 +157,13 @@ impl<N: Nic> Endpoint<N> {
         let flags = one_sided.flags(how.signal, how.silent);
         let taken = if PUT_LEN + len > body_max {
             one_sided
-                .put_bulk((target, flags), Source::Buffer(buffer), len, body_max, &router.turn.rma.regions)
+                .put_bulk(
+                    (target, flags),
+                    Source::Buffer(buffer),
+                    (len, how.backwards),
+                    body_max,
+                    &router.turn.rma.regions,
+                )
                 .map_err(Source::into_buffer)
         } else if let Some(number) = one_sided.put(target, flags, &buffer) {
             router.turn.spares.give(buffer);
@@ -195,10 +201,12 @@ impl<N: Nic> Endpoint<N> {
             put.ok_or(RmaError::Full)
         } else {
             let source = Source::Region { index, at: range.start };
-            one_sided.put_bulk((target, flags), source, len, body_max, &router.turn.rma.regions).map_err(|_| {
-                router.turn.rma.regions.release(index, &mut router.turn.events);
-                RmaError::Full
-            })
+            one_sided
+                .put_bulk((target, flags), source, (len, how.backwards), body_max, &router.turn.rma.regions)
+                .map_err(|_| {
+                    router.turn.rma.regions.release(index, &mut router.turn.events);
+                    RmaError::Full
+                })
         };
         self.begin(peer, taken, |counters| counters.puts += 1)
     }

@@ -108,13 +108,16 @@ pub struct PutHow {
     pub signal: bool,
     /// Nobody will ask whether it is done: saves the peer a record.
     pub silent: bool,
+    /// Its frames go from its end to its beginning, if it has several. For what is longer than a core's own cache, where both ends touch its
+    /// end last, or its beginning next.
+    pub backwards: bool,
 }
 
 impl PutHow {
     /// With a signal, and nobody asks.
-    pub const SILENT_SIGNAL: Self = Self { signal: true, silent: true };
+    pub const SILENT_SIGNAL: Self = Self { signal: true, silent: true, backwards: false };
     /// With a signal.
-    pub const SIGNAL: Self = Self { signal: true, silent: false };
+    pub const SIGNAL: Self = Self { signal: true, silent: false, backwards: false };
 }
 
 /// Why an operation was not taken. Nothing of it was sent.

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::key::{OpError, Rights};
-use super::outbox::{Outbox, Source};
+use super::outbox::{Cut, Outbox, Source};
 use super::precedence::Precedence;
 use super::region::Regions;
 use super::served::{Placed, Served};
@@ -104,14 +104,14 @@ impl OneSided {
         &mut self,
         (to, flags): (Target, u8),
         source: Source,
-        len: usize,
+        (len, backwards): (usize, bool),
         body_max: usize,
         regions: &Regions,
     ) -> Result<u64, Source> {
         let part_max = body_max - PUT_LEN;
         let rest = len % part_max;
         let rest = if len > part_max && rest <= COPIED_MAX { rest } else { 0 };
-        self.outbox.push_put((to, flags, self.issued), source, len, rest, regions)?;
+        self.outbox.push_put((to, flags, self.issued), source, Cut { len, rest, backwards }, regions)?;
         self.outbox.note_own();
         Ok(self.issue_put(flags))
     }

@@ -5,6 +5,7 @@
 //! in their place.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::memory::Memory;
 use super::precedence::Progress;
@@ -43,11 +44,22 @@ struct Bulk {
     kind: BulkKind,
     source: Source,
     /// Its bytes, but for those of a put that follow in a record.
-    len: usize,
+    bytes: Range<usize>,
     /// Bytes already sent for the first time.
     sent: usize,
-    /// The last bytes follow in a record.
+    /// From their end on.
+    backwards: bool,
+    /// A record follows.
     goes_on: bool,
+}
+
+/// How a large put is cut.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cut {
+    pub len: usize,
+    /// Bytes that go last, in a record if there is room for one.
+    pub rest: usize,
+    pub backwards: bool,
 }
 
 /// What its frames say.
@@ -160,30 +172,32 @@ impl Outbox {
         let Some(at) = self.append(MARKER_LEN) else { return Err(source) };
         self.ring.slice_mut(at, MARKER_LEN).fill(MARKER);
         self.copied += copied;
-        self.bulk.push_back(Bulk { kind, source, len, sent: 0, goes_on: false });
+        self.bulk.push_back(Bulk { kind, source, bytes: 0..len, sent: 0, backwards: false, goes_on: false });
         self.bulk_unsent += 1;
         Ok(())
     }
 
-    /// Appends a large put. If there is room its last `rest` bytes are copied now, into a record behind it, so that what follows
-    /// can go along in their frame.
+    /// Appends a large put. If there is room the `rest` bytes that go last are copied now, into a record behind it, so that what follows can
+    /// go along in their frame.
     pub fn push_put(
         &mut self,
         (to, flags, op): (Target, u8, u64),
         source: Source,
-        len: usize,
-        rest: usize,
+        Cut { len, rest, backwards }: Cut,
         regions: &Regions,
     ) -> Result<(), Source> {
         self.push_bulk(BulkKind::Put { to, flags, op }, source, len)?;
+        let bulk = self.bulk.back_mut().expect("just pushed");
+        bulk.backwards = backwards;
         if rest == 0 {
             return Ok(());
         }
         let Some(at) = self.append(PUT_LEN + rest) else { return Ok(()) };
         let bulk = self.bulk.back_mut().expect("just pushed");
-        (bulk.len, bulk.goes_on) = (len - rest, true);
-        let bytes = bulk.source.read(bulk.len, rest, regions);
-        let record = Operation::Put { to: to.plus(bulk.len), flags: flags | put_flags::LAST, bytes };
+        let (kept, last) = if backwards { (rest..len, 0) } else { (0..len - rest, len - rest) };
+        (bulk.bytes, bulk.goes_on) = (kept, true);
+        let bytes = bulk.source.read(last, rest, regions);
+        let record = Operation::Put { to: to.plus(last), flags: flags | put_flags::LAST, bytes };
         record.emit(self.ring.slice_mut(at, PUT_LEN + rest));
         if matches!(bulk.source, Source::Buffer(_)) {
             self.copied -= rest;
@@ -271,9 +285,9 @@ impl Outbox {
             }
             OpSpan::Part { number, offset, len, .. } => {
                 let bulk = self.bulk_mut(number);
-                debug_assert_eq!(offset, bulk.sent);
+                debug_assert_eq!(offset, bulk.next(len));
                 bulk.sent += len;
-                if bulk.sent == bulk.len {
+                if bulk.sent == bulk.bytes.len() {
                     self.next = self.ring.after(self.next, MARKER_LEN);
                     self.unsent -= MARKER_LEN;
                     self.bulk_unsent -= 1;
@@ -289,7 +303,7 @@ impl Outbox {
             OpSpan::Run { len, .. } => self.pop(len),
             OpSpan::Part { number, offset, len, .. } => {
                 debug_assert_eq!(number, self.bulk_first);
-                if offset + len == self.bulk[0].len {
+                if self.bulk[0].ends_with(offset, len) {
                     self.pop(MARKER_LEN);
                     let bulk = self.bulk.pop_front().expect("a part is in flight, so its transfer is here");
                     self.bulk_first = self.bulk_first.wrapping_add(1);
@@ -338,7 +352,7 @@ impl Outbox {
     fn end(&mut self, bulk: Bulk, regions: &mut Regions, spares: &mut Spares, events: &mut VecDeque<Event>) {
         match bulk.source {
             Source::Buffer(buffer) => {
-                self.copied -= bulk.len;
+                self.copied -= bulk.bytes.len();
                 spares.give(buffer);
             }
             Source::Region { index, .. } => regions.release(index, events),
@@ -368,9 +382,9 @@ impl Outbox {
         if records[0] == MARKER {
             let place = self.bulk.len() - self.bulk_unsent;
             let bulk = &self.bulk[place];
-            let len = (bulk.len - bulk.sent).min(room - bulk.header_len()).min(u16::MAX as usize);
+            let len = (bulk.bytes.len() - bulk.sent).min(room - bulk.header_len()).min(u16::MAX as usize);
             let number = self.bulk_first.wrapping_add(place as u32);
-            return Some(OpSpan::Part { number, front: bulk.header_len() as u8, offset: bulk.sent, len });
+            return Some(OpSpan::Part { number, front: bulk.header_len() as u8, offset: bulk.next(len), len });
         }
         let mut len = 0;
         while len < run && records[len] != MARKER {
@@ -401,8 +415,18 @@ impl Bulk {
         }
     }
 
+    /// Where its next `len` bytes begin.
+    const fn next(&self, len: usize) -> usize {
+        if self.backwards { self.bytes.end - self.sent - len } else { self.bytes.start + self.sent }
+    }
+
+    /// True of the bytes that go last.
+    const fn ends_with(&self, offset: usize, len: usize) -> bool {
+        if self.backwards { offset == self.bytes.start } else { offset + len == self.bytes.end }
+    }
+
     fn write_front(&self, out: &mut [u8], offset: usize, len: usize) {
-        let last = offset + len == self.len && !self.goes_on;
+        let last = self.ends_with(offset, len) && !self.goes_on;
         match self.kind {
             BulkKind::Put { to, flags, .. } => {
                 let flags = if last { flags | put_flags::LAST } else { flags & put_flags::ORDERED };
@@ -422,10 +446,11 @@ mod tests {
 
     /// Frames of at most `room` bytes that carry a put of 100 bytes, of which `rest` shall be a record: the puts in each by offset,
     /// length and flags.
-    fn frames(outbox: &mut Outbox, rest: usize, room: usize) -> Vec<Vec<(u64, usize, u8)>> {
+    fn frames(outbox: &mut Outbox, rest: usize, backwards: bool, room: usize) -> Vec<Vec<(u64, usize, u8)>> {
         let regions = Regions::default();
         let bytes: Vec<u8> = (0..100).collect();
-        outbox.push_put((TO, put_flags::DONE, 0), Source::Buffer(bytes.clone()), 100, rest, &regions).unwrap();
+        let (source, cut) = (Source::Buffer(bytes.clone()), Cut { len: 100, rest, backwards });
+        outbox.push_put((TO, put_flags::DONE, 0), source, cut, &regions).unwrap();
         let mut frames = Vec::new();
         while let Some(span) = outbox.next_span(room) {
             let mut body = vec![0; span.body_len()];
@@ -442,24 +467,44 @@ mod tests {
         frames
     }
 
+    const LAST: u8 = put_flags::DONE | put_flags::LAST;
+
     #[test]
     fn the_rest_of_a_put_is_a_record_where_there_is_room_for_one() {
-        let last = put_flags::DONE | put_flags::LAST;
         for (capacity, held) in [(200, MARKER_LEN + PUT_LEN + 30), (PUT_LEN + 30, MARKER_LEN)] {
             let mut outbox = Outbox::new(capacity, 200);
-            let frames = frames(&mut outbox, 30, PUT_LEN + 35);
-            assert_eq!(frames, [[(0, 35, 0)], [(35, 35, 0)], [(70, 30, last)]]);
+            let forwards = frames(&mut outbox, 30, false, PUT_LEN + 35);
+            assert_eq!(forwards, [[(0, 35, 0)], [(35, 35, 0)], [(70, 30, LAST)]]);
+            assert_eq!(outbox.ring.used(), held);
+            let mut outbox = Outbox::new(capacity, 200);
+            let backwards = frames(&mut outbox, 30, true, PUT_LEN + 35);
+            assert_eq!(backwards, [[(65, 35, 0)], [(30, 35, 0)], [(0, 30, LAST)]]);
             assert_eq!(outbox.ring.used(), held);
         }
     }
 
     #[test]
-    fn what_was_copied_counts_until_it_is_acknowledged() {
-        for rest in [0, 30] {
+    fn a_put_is_over_with_the_bytes_that_went_last() {
+        for (backwards, offsets) in [(false, [0, 40, 80]), (true, [60, 20, 0])] {
             let mut outbox = Outbox::new(300, 300);
-            frames(&mut outbox, rest, 200);
+            let sent = frames(&mut outbox, 0, backwards, PUT_LEN + 40);
+            assert_eq!(sent, [[(offsets[0], 40, 0)], [(offsets[1], 40, 0)], [(offsets[2], 20, LAST)]]);
+            for (offset, len) in offsets.into_iter().zip([40, 40, 20]) {
+                assert!(outbox.needs_source_of(0));
+                let part = OpSpan::Part { number: 0, front: PUT_LEN as u8, offset: offset as usize, len };
+                outbox.release(part, &mut Regions::default(), &mut Spares::default(), &mut VecDeque::new());
+            }
+            assert!(outbox.is_empty() && !outbox.needs_source_of(0));
+        }
+    }
+
+    #[test]
+    fn what_was_copied_counts_until_it_is_acknowledged() {
+        for (rest, backwards, offset) in [(0, false, 0), (0, true, 0), (30, false, 0), (30, true, 30)] {
+            let mut outbox = Outbox::new(300, 300);
+            frames(&mut outbox, rest, backwards, 200);
             assert_eq!(outbox.copied, 100 - rest);
-            let part = OpSpan::Part { number: 0, front: PUT_LEN as u8, offset: 0, len: 100 - rest };
+            let part = OpSpan::Part { number: 0, front: PUT_LEN as u8, offset, len: 100 - rest };
             outbox.release(part, &mut Regions::default(), &mut Spares::default(), &mut VecDeque::new());
             assert_eq!(outbox.copied, 0);
         }

@@ -46,8 +46,29 @@ struct Published {
     rights: Rights,
     /// `None`: whoever knows the key.
     to: Option<PeerId>,
-    /// Where the bytes go on of the one put that fills the region, as long as they come one behind the other.
-    filled: Option<usize>,
+    /// What is missing of the one put that fills the region, as long as its bytes come one behind the other, or one before the other.
+    missing: Option<Missing>,
+}
+
+/// Bytes of a region.
+#[derive(Debug, Clone, Copy)]
+struct Missing {
+    start: usize,
+    end: usize,
+}
+
+impl Missing {
+    /// Without `len` bytes at either end; `None` if those at `at` are not.
+    fn without(self, at: usize, len: usize) -> Option<Self> {
+        let end = at + len;
+        if at == self.start && end <= self.end {
+            Some(Self { start: end, ..self })
+        } else if end == self.end && at >= self.start {
+            Some(Self { end: at, ..self })
+        } else {
+            None
+        }
+    }
 }
 
 impl Regions {
@@ -65,14 +86,15 @@ impl Regions {
     /// Lets peers reach it by `key`, and no longer by an earlier one.
     pub fn publish(&mut self, region: Region, key: u64, rights: Rights, to: Option<PeerId>) -> Option<RemoteKey> {
         let held = self.live(region)?;
-        held.published = Some(Published { key, rights, to, filled: None });
+        held.published = Some(Published { key, rights, to, missing: None });
         Some(RemoteKey { region: region.index, key, len: held.memory.bytes().len() as u64 })
     }
 
-    /// As [`Self::publish`], for one put by `to` that begins where the region does.
+    /// As [`Self::publish`], for one put by `to` of all its bytes.
     pub fn publish_to_fill(&mut self, region: Region, key: u64, to: PeerId) -> Option<RemoteKey> {
         let remote = self.publish(region, key, Rights::WRITE, Some(to))?;
-        self.held_mut(region.index).published.as_mut()?.filled = Some(0);
+        let end = remote.len as usize;
+        self.held_mut(region.index).published.as_mut()?.missing = Some(Missing { start: 0, end });
         Some(remote)
     }
 
@@ -135,16 +157,17 @@ impl Regions {
         Ok((target.region, target.offset as usize))
     }
 
-    /// True when bytes for `at`, which [`Self::allow`] let in, are what comes next of the put that fills the region.
-    pub fn is_filled_from(&self, index: u32, at: usize) -> bool {
-        self.held(index).published.is_some_and(|published| published.filled == Some(at))
+    /// True when `len` bytes for `at`, which [`Self::allow`] let in, may be what comes next of the put that fills the region.
+    pub fn may_fill(&self, index: u32, at: usize, len: usize) -> bool {
+        let missing = self.held(index).published.and_then(|published| published.missing);
+        missing.and_then(|missing| missing.without(at, len)).is_some()
     }
 
     /// `len` bytes of a put have come, where [`Self::allow`] said. `goes_on`: it was their turn, and its end is still to come.
     #[inline]
     pub fn on_put(&mut self, index: u32, at: usize, len: usize, goes_on: bool) {
         if let Some(published) = &mut self.held_mut(index).published {
-            published.filled = published.filled.filter(|filled| *filled == at && goes_on).map(|at| at + len);
+            published.missing = published.missing.filter(|_| goes_on).and_then(|missing| missing.without(at, len));
         }
     }
 

@@ -121,7 +121,7 @@ impl Served {
         let (to, flags, len) = lone_put(front, len).filter(|_| self.failing.is_none())?;
         let (region, at) = regions.allow(&to, len, Rights::WRITE, from).ok()?;
         let goes_on = flags & put_flags::LAST == 0 && self.next == Some(Piece { to, len });
-        if !goes_on && !regions.is_filled_from(region, at) {
+        if !goes_on && !regions.may_fill(region, at, len) {
             return None;
         }
         self.placing = Some(Record { to, flags, len });

@@ -165,7 +165,7 @@ impl Operations {
         match rng.below(3) {
             0 if !self.busy[slot] => {
                 let len = if rng.chance(0.5) { rng.below(64) } else { rng.below(SLOT as u64 + 1) } as usize;
-                let how = PutHow { signal: rng.chance(0.2), silent: false };
+                let how = PutHow { signal: rng.chance(0.2), silent: false, backwards: rng.chance(0.5) };
                 let op = endpoint.put(peer, key, at as u64, &content(stamp, len), how)?;
                 // What was there before may be in part what is there after.
                 area.slots[slot] = Slot::Unsure;

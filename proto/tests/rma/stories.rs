@@ -94,7 +94,7 @@ fn a_signal_comes_after_the_bytes_of_every_put_before_it() {
         let key = pair.b().endpoint.publish(region, Rights::WRITE, None).unwrap();
         let peer = pair.a().peer;
         let endpoint = &mut pair.a().endpoint;
-        endpoint.put(peer, &key, 0, &pattern(99_990), PutHow { silent: true, signal: false }).unwrap();
+        endpoint.put(peer, &key, 0, &pattern(99_990), PutHow { silent: true, ..PutHow::default() }).unwrap();
         endpoint.put(peer, &key, 99_990, &[7; 10], PutHow::SILENT_SIGNAL).unwrap();
         pair.until(|pair| pair.b().endpoint.signals(region) == Some(1));
         let memory = pair.b().endpoint.region(region).unwrap();

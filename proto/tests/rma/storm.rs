@@ -81,7 +81,7 @@ impl User {
                 let mut bytes = vec![0; len];
                 rng.fill(&mut bytes);
                 let at = self.slot(slot);
-                let how = PutHow { signal: rng.chance(0.3), silent: false };
+                let how = PutHow { signal: rng.chance(0.3), silent: false, backwards: rng.chance(0.5) };
                 let op = if rng.chance(0.5) {
                     endpoint.put(peer, &key, at as u64, &bytes, how)?
                 } else {

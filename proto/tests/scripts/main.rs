@@ -74,8 +74,10 @@ scripts! {
     put
     put_and_message
     put_and_message_in
+    put_backwards
     put_by_pieces
     put_that_fills
+    put_that_fills_backwards
     put_early
     put_in
     put_long_and_message

@@ -386,7 +386,11 @@ impl Stage {
         let op = match what {
             "put" => {
                 let bytes: Vec<u8> = (value(0)..value(0) + value(1)).map(byte).collect();
-                let how = PutHow { signal: words.contains(&"signal"), silent: words.contains(&"silent") };
+                let how = PutHow {
+                    signal: words.contains(&"signal"),
+                    silent: words.contains(&"silent"),
+                    backwards: words.contains(&"backwards"),
+                };
                 endpoint.put(peer, &key, value(0), &bytes, how)
             }
             "get" => {

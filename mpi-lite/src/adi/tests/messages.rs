@@ -346,3 +346,27 @@ fn strangers_take_no_place_in_the_table_of_peers() {
 pub fn quick_to_notice() -> sidelane_proto::Config {
     sidelane_proto::Config { keep_alive: Duration::from_millis(5), ..Config::default().endpoint }
 }
+
+/// Of what goes to and fro each side so sends first what it has touched last.
+#[test]
+fn of_two_that_send_long_data_one_begins_at_its_end() {
+    const LEN: usize = (1 << 20) + 1_000;
+    let node = NodeConfig { mtu: 60_000, mtu_safe: 60_000, ..NodeConfig::default() };
+    let short_frames = NodeConfig { mtu: 9_000, mtu_safe: 9_000, ..NodeConfig::default() };
+    for (node, from, len, backwards) in
+        [(node, 0, LEN, false), (node, 1, LEN, true), (node, 1, 1 << 19, false), (short_frames, 1, LEN, false)]
+    {
+        let mut job = Job::on(node, 2, &Config::default(), 1, LinkModel::default());
+        let message = bytes(7, len);
+        let receive = job.recv(1 - from, Some(from), Some(1), len);
+        let send = job.send(from, 1 - from, 1, &message);
+        let has_come = |job: &Job, at: usize| job.received(receive)[at] == message[at];
+        while ![0, len - 1].into_iter().any(|at| has_come(&job, at)) {
+            job.step();
+        }
+        assert_eq!([0, len - 1].map(|at| has_come(&job, at)), [!backwards, backwards]);
+        let (status, got) = job.finish_recv(1 - from, receive);
+        assert!(status.error.is_none() && got == message);
+        assert_eq!(job.finish(from, send).error, None);
+    }
+}

@@ -135,7 +135,7 @@ fn the_room_of_a_receive_that_is_over_is_closed_to_its_sender() {
         assert_eq!(job.finish(1, receive.request).error, revoked.then_some(Error::Revoked));
         let received = job.at(receive.room).to_vec();
         let (other, receiver) = (job.lend(&bytes(2, 5_000)), job.devices[0].engine.peers[1].id.unwrap());
-        let put = job.devices[0].ports[0].put(receiver, &accept.key.unwrap(), other, 0, 1_000);
+        let put = job.devices[0].ports[0].put(receiver, &accept.key.unwrap(), other, 0..1_000, false);
         assert!(put.is_ok());
         job.steps(100);
         assert!(job.at(receive.room) == received, "revoked: {revoked}");

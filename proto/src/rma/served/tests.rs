@@ -59,13 +59,29 @@ impl Stage {
 fn what_has_come_has_no_place_and_what_comes_next_has() {
     let mut stage = Stage::new();
     for (at, len) in [(0, 40), (40, 25), (65, 30)] {
-        for other in (0..LEN).filter(|other| *other != at) {
-            assert!(!stage.has_place(other, 5.min(LEN - other), 0), "{other} when {at} was next");
+        for other in (0..LEN - 5).filter(|other| *other != at) {
+            assert!(!stage.has_place(other, 5, 0), "{other} when {at} was next");
         }
         assert!(stage.has_place(at, len, 0) && stage.has_place(at, len + 1, put_flags::LAST));
         if len == 25 { stage.put(at, len, 0) } else { stage.put_placed(at, len, 0) }
     }
     assert!(stage.has_place(95, 5, put_flags::LAST) && !stage.has_place(95, 6, put_flags::LAST));
+}
+
+#[test]
+fn what_comes_from_the_end_has_a_place_before_what_has_come() {
+    let mut stage = Stage::new();
+    for (at, len) in [(60, 40), (35, 25), (5, 30)] {
+        let end = at + len;
+        for other in (1..LEN - 4).filter(|other| *other != end - 5) {
+            assert!(!stage.has_place(other, 5, 0), "{other} when {end} was the end");
+        }
+        assert!(stage.has_place(at, len, 0) && stage.has_place(at - 1, len + 1, put_flags::LAST));
+        if len == 25 { stage.put(at, len, 0) } else { stage.put_placed(at, len, 0) }
+    }
+    assert!(!stage.has_place(0, 6, put_flags::LAST));
+    stage.put_placed(0, 5, put_flags::LAST);
+    assert!((0..LEN - 4).all(|at| !stage.has_place(at, 5, 0)), "it has ended");
 }
 
 /// As when a peer shares the memory of the frame, which says something else by then.

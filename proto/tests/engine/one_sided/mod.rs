@@ -135,7 +135,7 @@ fn a_message_comes_after_the_puts_before_it(stage: &dyn Stage) {
         // Each puts to the same place, so what came before has to be there first.
         a.fence(to_b);
         let mut take = || take(&mut *b, &mut received);
-        ordered(&mut *a, &mut take, |a| a.put(to_b, &key, 0, &long, PutHow { signal: false, silent: true }));
+        ordered(&mut *a, &mut take, |a| a.put(to_b, &key, 0, &long, PutHow { silent: true, ..PutHow::default() }));
         send(&mut *a, to_b, &number.to_le_bytes(), take);
     }
     a.until("the last message", |_| {
