@@ -187,13 +187,10 @@ impl Outbox {
         regions: &Regions,
     ) -> Result<(), Source> {
         self.push_bulk(BulkKind::Put { to, flags, op }, source, len)?;
+        let record = if rest > 0 { self.append(PUT_LEN + rest) } else { None };
         let bulk = self.bulk.back_mut().expect("just pushed");
         bulk.backwards = backwards;
-        if rest == 0 {
-            return Ok(());
-        }
-        let Some(at) = self.append(PUT_LEN + rest) else { return Ok(()) };
-        let bulk = self.bulk.back_mut().expect("just pushed");
+        let Some(at) = record else { return Ok(()) };
         let (kept, last) = if backwards { (rest..len, 0) } else { (0..len - rest, len - rest) };
         (bulk.bytes, bulk.goes_on) = (kept, true);
         let bytes = bulk.source.read(last, rest, regions);

@@ -3,6 +3,7 @@
 use super::job::{CONTEXT, Job, bytes, pattern, small_limits};
 use crate::adi::{Config, Counters, Error, Mode, Pattern};
 use sidelane_nic::LinkAddr;
+use sidelane_nic::fault::Faults;
 use sidelane_nic::mem::{Config as NodeConfig, LinkModel};
 use sidelane_nic::time::Duration;
 use sidelane_proto::Endpoint;
@@ -368,5 +369,31 @@ fn of_two_that_send_long_data_one_begins_at_its_end() {
         let (status, got) = job.finish_recv(1 - from, receive);
         assert!(status.error.is_none() && got == message);
         assert_eq!(job.finish(from, send).error, None);
+    }
+}
+
+#[test]
+fn long_messages_arrive_either_way_over_a_bad_link() {
+    let node = NodeConfig { mtu: 60_000, mtu_safe: 60_000, ..NodeConfig::default() };
+    let faults = Faults {
+        loss: 0.03,
+        duplicate: 0.05,
+        reorder: 0.1,
+        delay: 0.05,
+        corrupt: 0.05,
+        truncate: 0.02,
+        ..Faults::NONE
+    };
+    let link = LinkModel { faults, ..LinkModel::default() };
+    for seed in 0..20 {
+        let mut job = Job::on(node, 2, &Config::default(), seed, link);
+        for (from, len) in [(0, 1 << 20), (1, 1 << 20), (1, (2 << 20) + 100)] {
+            let message = bytes(seed as u32, len);
+            let receive = job.recv(1 - from, Some(from), Some(1), len);
+            let send = job.send(from, 1 - from, 1, &message);
+            let (status, got) = job.finish_recv(1 - from, receive);
+            assert!(status.error.is_none() && got == message, "seed {seed}, from {from}: {status:?}");
+            assert_eq!(job.finish(from, send).error, None, "seed {seed}, from {from}");
+        }
     }
 }
