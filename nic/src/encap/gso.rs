@@ -8,7 +8,7 @@
 //!
 //! | offset | length | field | value |
 //! | --- | --- | --- | --- |
-//! | 0 | 10 | virtio-net header | checksum needed, TCPv4, header length 54, segment size |
+//! | 0 | 10 | virtio-net header | checksum needed, TCPv4, header length 54 or [`in_one_piece`], segment size |
 //! | 10 | 6 | destination MAC | the peer's with the local bit inverted: [`disguise`] |
 //! | 16 | 6 | source MAC | |
 //! | 22 | 2 | EtherType | 0x0800, IPv4 |
@@ -151,6 +151,16 @@ pub fn set(header: &mut [u8; HEADER_LEN], len: u16, service: Service) {
     ip[IP_CHECKSUM].copy_from_slice(&checksum.to_be_bytes());
 }
 
+/// The same header for a packet that the kernel shall keep in one piece of its memory: it puts as many bytes as the virtio-net header's
+/// length says into a packet's linear part, and the rest into pieces of up to 32 KiB (`packet_snd`, Linux 6.18).
+#[inline]
+pub fn in_one_piece(header: &[u8; HEADER_LEN]) -> [u8; HEADER_LEN] {
+    let mut header = *header;
+    let len = read_u16(&header[VNET_LEN..], TOTAL_LENGTH) + VERSION_IHL as u16;
+    header[vnet::HDR_LEN].copy_from_slice(&len.to_ne_bytes());
+    header
+}
+
 /// RFC 1071, over an even number of bytes.
 fn internet_checksum(bytes: &[u8]) -> u16 {
     let sum: u32 = bytes.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
@@ -251,6 +261,19 @@ mod tests {
             let sum: u32 = words.map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
             // Zero, in one's complement (RFC 1071).
             assert_eq!(sum % 0xffff, 0, "{len}");
+        }
+    }
+
+    #[test]
+    fn in_one_piece_only_the_length_of_the_linear_part_differs() {
+        for len in [0, 1, 65_024, PAYLOAD_MAX as u16] {
+            let mut header = HEADER.emit(1448);
+            set(&mut header, len, Service::Placed);
+            let whole = in_one_piece(&header);
+            let linear = u16::from_ne_bytes(whole[vnet::HDR_LEN].try_into().unwrap());
+            assert_eq!(usize::from(linear), PACKET_HEADER_LEN + usize::from(len));
+            header[vnet::HDR_LEN].copy_from_slice(&whole[vnet::HDR_LEN]);
+            assert_eq!(whole, header);
         }
     }
 

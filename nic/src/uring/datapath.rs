@@ -3,7 +3,7 @@
 use std::io;
 use std::task::Waker;
 
-use super::placing::Placing;
+use super::placing::{Manner, Placing};
 use super::rx_ring::Frame;
 use super::takers::Peer;
 use super::tx_queue::Kind;
@@ -106,9 +106,9 @@ impl Nic for Uring {
         self.flush();
         let header = &mut self.links.get_mut(link)?.large;
         // Of a long message's frames, and no others, whoever receives them may know the place beforehand.
-        let placed = whole == self.caps.mtu && self.credit.take(whole);
-        gso::set(header, whole as u16, if placed { Service::Placed } else { Service::Ordinary });
-        self.tx.lend_before(header, len, tail, &mut self.counters)
+        let manner = if whole == self.caps.mtu { self.balance.next(whole) } else { Manner::default() };
+        gso::set(header, whole as u16, manner.service);
+        self.tx.lend_before(header, len, tail, manner.in_one_piece, &mut self.counters)
     }
 
     #[inline]
@@ -206,7 +206,7 @@ impl Uring {
                 Some(Next::Placing) => {
                     let placing = self.placing.as_mut().expect("a packet is in it");
                     if let Some(len) = placing.show(&mut self.counters, &mut each) {
-                        self.credit.give(len);
+                        self.balance.on_placed(len);
                         self.fetched += 1;
                         shown += 1;
                     }

@@ -32,7 +32,7 @@ use crate::link_table::LinkTable;
 use crate::names::Name;
 use crate::{Caps, Counters};
 use pace::Pace;
-use placing::{Credit, Placing};
+use placing::{Balance, Placing};
 use rx_ring::RxRing;
 use steering::Steering;
 use tx_queue::TxQueue;
@@ -72,7 +72,7 @@ pub struct Uring {
     /// Super-packets that go to their place without a ring, where the system allows so much to wait.
     placing: Option<Placing>,
     /// Bytes that may go to peers' so.
-    credit: Credit,
+    balance: Balance,
     /// Super-packets so far that were fetched out of the kernel.
     fetched: u64,
     /// How we keep behind those that are cut on the way.

@@ -6,12 +6,14 @@
 //!
 //! That pays while both sides send. The pages of a packet are freed by the core that copies out of them, and the next packet which that
 //! core sends lies in them, in its cache; the pages of a stream one way would all be cold (`bench/NOTES.md` 78). So who has received so
-//! many bytes here may send as many here ([`Credit`]), and for the rest the ring is the better way.
+//! many bytes here may send as many here ([`Balance`]), and for the rest the ring is the better way. Where the pages are cold, one piece of
+//! memory is better than many (86).
 
 use std::os::fd::BorrowedFd;
 
 use super::rx_ring::{Frame, RxRing};
-use crate::encap::{Reject, gso};
+use crate::encap::Reject;
+use crate::encap::gso::{self, Service};
 use crate::{Arrival, Begun, Counters, LinkAddr, Rest, socket};
 
 /// The ring of beginnings, and memory for a packet that has no place.
@@ -20,14 +22,31 @@ pub struct Placing {
     bounce: Box<[u8]>,
 }
 
-/// Which super-packets are sent to be placed: every other one. With all of them the receiver's core would have too much to do, and with
-/// none the sender's (`bench/NOTES.md` 78).
+/// What has come and gone in full super-packets, by which the next one goes: every other one to be placed. With all of them the
+/// receiver's core would have too much to do, and with none the sender's (`bench/NOTES.md` 78).
 #[derive(Debug)]
-pub struct Credit {
-    /// Bytes that may be.
-    bytes: usize,
+pub struct Balance {
+    /// Bytes that may go to be placed.
+    credit: usize,
     /// The last one that could be was.
     was_placed: bool,
+    /// Bytes sent since one came that was to be placed.
+    unanswered: usize,
+}
+
+/// How a super-packet goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Manner {
+    /// How its receiver shall take it.
+    pub service: Service,
+    /// It lies in one piece of the kernel's memory, not in several.
+    pub in_one_piece: bool,
+}
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self { service: Service::Ordinary, in_one_piece: false }
+    }
 }
 
 impl Placing {
@@ -151,25 +170,32 @@ impl Rest for Packet<'_> {
     }
 }
 
-impl Credit {
-    /// Enough to find out whether the peer answers in kind.
-    pub const START: Self = Self { bytes: CREDIT_MAX, was_placed: false };
+impl Balance {
+    /// With enough credit to find out whether the peer answers in kind.
+    pub const START: Self = Self { credit: CREDIT_MAX, was_placed: false, unanswered: 0 };
 
     /// So many bytes have come to be placed.
     #[inline]
-    pub fn give(&mut self, len: usize) {
-        self.bytes = CREDIT_MAX.min(self.bytes + len);
+    pub fn on_placed(&mut self, len: usize) {
+        self.credit = CREDIT_MAX.min(self.credit + len);
+        self.unanswered = 0;
     }
 
-    /// True when the next super-packet, of `len` bytes, shall go to be placed: every other one, as long as the bytes last.
+    /// How the next full super-packet goes, of `len` bytes: every other one to be placed, as long as the credit lasts.
     #[inline]
-    pub fn take(&mut self, len: usize) -> bool {
-        let left = if self.was_placed { None } else { self.bytes.checked_sub(len) };
+    pub fn next(&mut self, len: usize) -> Manner {
+        let left = if self.was_placed { None } else { self.credit.checked_sub(len) };
         self.was_placed = left.is_some();
-        self.bytes = left.unwrap_or(self.bytes);
-        left.is_some()
+        self.credit = left.unwrap_or(self.credit);
+        self.unanswered = self.unanswered.saturating_add(len);
+        Manner {
+            service: if self.was_placed { Service::Placed } else { Service::Ordinary },
+            in_one_piece: self.unanswered > IN_PIECES_MAX,
+        }
     }
 }
 
 /// Two messages of the longest that were measured.
 const CREDIT_MAX: usize = 8 << 20;
+/// What has gone since anything came, from which on the pages of what came are used up (`bench/NOTES.md` 86).
+const IN_PIECES_MAX: usize = 1 << 20;

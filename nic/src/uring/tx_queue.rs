@@ -18,7 +18,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use super::trains::{self, Trains};
 use super::tx_slot::LentBefore;
-use crate::encap::train;
+use crate::encap::{gso, train};
 use crate::time::{Duration, Instant};
 use crate::tx_buffers::{self, Filled, Lent, TxBuffers};
 use crate::{Counters, clock, socket};
@@ -87,14 +87,15 @@ impl TxQueue {
         Some(Lent { lease, to: kind, queue: &mut self.queue })
     }
 
-    /// As [`Self::lend`], for a super-packet that ends in `tail`. `None` also when others wait that were committed
-    /// before it.
+    /// As [`Self::lend`], for a super-packet that ends in `tail`, in one piece of the kernel's memory or in several. `None` also when
+    /// others wait that were committed before it.
     #[inline]
     pub fn lend_before<'a>(
         &'a mut self,
-        header: &[u8],
+        header: &[u8; gso::HEADER_LEN],
         len: usize,
         tail: &'a [u8],
+        in_one_piece: bool,
         counters: &'a mut Counters,
     ) -> Option<LentBefore<'a>> {
         let lane = self.lanes[Kind::Large as usize].as_mut()?;
@@ -103,7 +104,7 @@ impl TxQueue {
         }
         let lease = lane.buffers.lend(header, len + tail.len())?;
         let lent = Lent { lease, to: Kind::Large, queue: &mut self.queue };
-        Some(LentBefore { lent, len, tail, socket: lane.socket.as_fd(), counters })
+        Some(LentBefore { lent, len, tail, in_one_piece, socket: lane.socket.as_fd(), counters })
     }
 
     /// When to flush again, where the interface did not take everything. A socket that is writable says nothing of that: the

@@ -21,15 +21,23 @@ impl RawSocket {
 
     /// Its frames begin with a virtio-net header.
     pub fn dressing_on(interface: &str) -> Self {
-        let socket = Self::on(interface);
+        Self::on(interface).dressed()
+    }
+
+    /// As [`Self::listening_on`], and each frame begins with a virtio-net header.
+    pub fn tapping(interface: &str) -> Self {
+        Self::listening_on(interface).dressed()
+    }
+
+    fn dressed(self) -> Self {
         // SAFETY: the value lives through the call.
         let set = unsafe {
             let on = 1i32;
             let len = size_of_val(&on) as u32;
-            libc::setsockopt(socket.0.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, (&raw const on).cast(), len)
+            libc::setsockopt(self.0.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, (&raw const on).cast(), len)
         };
         assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
-        socket
+        self
     }
 
     fn bound(interface: &str, protocol: u16) -> Self {

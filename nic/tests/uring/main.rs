@@ -48,6 +48,7 @@ inside_a_namespace! {
     placing {
         every_other_full_frame_is_fetched_and_all_come_in_the_order_of_sending
         a_stream_one_way_is_fetched_no_more_until_as_much_comes_back
+        after_1_mib_one_way_a_packet_lies_in_one_piece
         a_frame_is_fetched_after_the_interface_was_down
         a_packet_that_is_shorter_than_it_says_is_dropped
         no_packet_takes_the_place_of_one_that_was_in_hand_at_a_panic

@@ -139,6 +139,32 @@ pub fn a_stream_one_way_is_fetched_no_more_until_as_much_comes_back() {
     assert_eq!(pass(&mut a, &mut b, to_b, 30), 10, "as many as have come");
 }
 
+/// A kernel tells a reader of packets how much of one lies in its linear part.
+pub fn after_1_mib_one_way_a_packet_lies_in_one_piece() {
+    let Some((mut a, mut b, to_b)) = fetching_pair() else { return };
+    let to_a = b.link(a.caps().addr).unwrap();
+    let full = a.caps().mtu;
+    let [tap_a, tap_b] = ["vA", "vB"].map(RawSocket::tapping);
+    let lies_in_one = |from: &mut Uring, link, to: &mut Uring, tap: &RawSocket| {
+        send_before(from, link, 1, full);
+        assert_eq!(receive_one(to), vec![1; full]);
+        let dressed = tap.receive().expect("the tap sees it first");
+        let linear = usize::from(u16::from_ne_bytes([dressed[2], dressed[3]]));
+        let len = gso::HEADER_LEN - gso::VNET_LEN + full;
+        assert!(linear == len || linear < len / 2, "{linear} of {len} B");
+        linear == len
+    };
+    let in_pieces = (1 << 20) / full;
+    for turn in 0..2 {
+        for number in 0..3 * in_pieces {
+            assert_eq!(lies_in_one(&mut a, to_b, &mut b, &tap_b), number >= in_pieces, "{number} of turn {turn}");
+        }
+        // The first one is to be placed.
+        assert!(!lies_in_one(&mut b, to_a, &mut a, &tap_a));
+        assert!(!lies_in_one(&mut b, to_a, &mut a, &tap_a));
+    }
+}
+
 /// A socket tells once that its interface was down: that is not about the packet that is fetched next.
 pub fn a_frame_is_fetched_after_the_interface_was_down() {
     let Some((mut a, mut b, to_b)) = fetching_pair() else { return };
@@ -239,7 +265,8 @@ pub fn packets_that_were_cut_on_the_way_are_not_put_together_again() {
         merged > 0
     });
     assert!(merged > 1_514, "this kernel merges pieces");
-    for number in 0..20 {
+    // Of both kinds: in pieces, and after 1 MiB one way in one.
+    for number in 0..60 {
         if number % 2 == 0 {
             send_before(&mut a, to_b, number, full);
         } else {

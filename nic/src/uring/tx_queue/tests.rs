@@ -75,29 +75,39 @@ fn no_super_packet_goes_before_frames_that_wait() {
     let (mut tx, [_near, large]) = both_kinds();
     let mut counters = Counters::default();
     tx.lend(Kind::Small, &[], 1).unwrap().commit();
-    assert!(tx.lend_before(&[], 1, &[7; 9], &mut counters).is_none());
+    assert!(tx.lend_before(&HEADER, 1, &[7; 9], false, &mut counters).is_none());
     tx.flush(&mut counters).unwrap();
-    tx.lend_before(&[], 1, &[7; 9], &mut counters).unwrap().commit();
-    assert_eq!(large.recv(&mut [0; 100]).unwrap(), 10);
+    tx.lend_before(&HEADER, 1, &[7; 9], false, &mut counters).unwrap().commit();
+    assert_eq!(large.recv(&mut [0; 100]).unwrap(), HEADER.len() + 10);
     assert_eq!((counters.tx_frames, counters.tx_bytes), (2, 1 + 10));
 }
 
 #[test]
-fn a_super_packet_that_must_wait_is_queued_with_its_tail() {
+fn a_super_packet_that_must_wait_is_queued_with_its_tail_and_goes_in_pieces() {
     let (mut tx, [_near, large]) = both_kinds();
     let ours = tx.lanes[Kind::Large as usize].as_ref().unwrap().socket.as_fd();
     while socket::send(ours, &[0]).is_ok() {}
     let mut counters = Counters::default();
-    let mut slot = tx.lend_before(&[1], 1, &[3; 9], &mut counters).unwrap();
-    slot[0] = 2;
-    slot.commit();
+    let send = |tx: &mut TxQueue, counters: &mut Counters| {
+        let mut slot = tx.lend_before(&HEADER, 1, &[3; 9], true, counters).unwrap();
+        slot[0] = 2;
+        slot.commit();
+    };
+    send(&mut tx, &mut counters);
     assert_eq!((counters.tx_frames, tx.queue.len()), (0, 1));
     while large.recv(&mut [0; 1]).is_ok() {}
     tx.flush(&mut counters).unwrap();
     let mut came = [0; 100];
     let len = large.recv(&mut came).unwrap();
-    assert_eq!(came[..len], [&[1, 2][..], &[3; 9]].concat());
+    assert_eq!(came[..len], [&HEADER[..], &[2], &[3; 9]].concat());
     assert_eq!((counters.tx_frames, counters.tx_bytes), (1, 10));
+    send(&mut tx, &mut counters);
+    let len = large.recv(&mut came).unwrap();
+    assert_eq!(
+        came[..len],
+        [&gso::in_one_piece(&HEADER)[..], &[2], &[3; 9]].concat(),
+        "the kernel's memory had a piece"
+    );
 }
 
 #[test]
@@ -112,3 +122,6 @@ fn frames_of_one_kind_that_went_give_those_of_the_other_no_more_time() {
     tx.settle(&mut Counters::default());
     assert!(tx.queue[0].since == long_ago && tx.queue[1].since > long_ago);
 }
+
+/// Of a super-packet.
+const HEADER: [u8; gso::HEADER_LEN] = [1; gso::HEADER_LEN];
