@@ -98,10 +98,11 @@ impl Header {
 }
 
 /// How a packet's receiver shall take it: its type of service (RFC 1349, 3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Service {
     /// By a ring.
+    #[default]
     Ordinary = 0,
     /// Out of the kernel into its place; "maximize throughput".
     Placed = 8,

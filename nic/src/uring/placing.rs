@@ -35,18 +35,12 @@ pub struct Balance {
 }
 
 /// How a super-packet goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Manner {
     /// How its receiver shall take it.
     pub service: Service,
     /// It lies in one piece of the kernel's memory, not in several.
     pub in_one_piece: bool,
-}
-
-impl Default for Manner {
-    fn default() -> Self {
-        Self { service: Service::Ordinary, in_one_piece: false }
-    }
 }
 
 impl Placing {
