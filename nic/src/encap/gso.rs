@@ -153,11 +153,11 @@ pub fn set(header: &mut [u8; HEADER_LEN], len: u16, service: Service) {
 }
 
 /// The same header for a packet that the kernel shall keep in one piece of its memory: it puts as many bytes as the virtio-net header's
-/// length says into a packet's linear part, and the rest into pieces of up to 32 KiB (`packet_snd`, Linux 6.18).
+/// length says into a packet's linear part, and the rest into pieces of up to 32 KiB (`packet_snd`, Linux 6.18). The length has 16 bits.
 #[inline]
 pub fn in_one_piece(header: &[u8; HEADER_LEN]) -> [u8; HEADER_LEN] {
     let mut header = *header;
-    let len = read_u16(&header[VNET_LEN..], TOTAL_LENGTH) + VERSION_IHL as u16;
+    let len = read_u16(&header[VNET_LEN..], TOTAL_LENGTH).saturating_add(VERSION_IHL as u16);
     header[vnet::HDR_LEN].copy_from_slice(&len.to_ne_bytes());
     header
 }
@@ -272,7 +272,7 @@ mod tests {
             set(&mut header, len, Service::Placed);
             let whole = in_one_piece(&header);
             let linear = u16::from_ne_bytes(whole[vnet::HDR_LEN].try_into().unwrap());
-            assert_eq!(usize::from(linear), PACKET_HEADER_LEN + usize::from(len));
+            assert_eq!(usize::from(linear), (PACKET_HEADER_LEN + usize::from(len)).min(65_535));
             header[vnet::HDR_LEN].copy_from_slice(&whole[vnet::HDR_LEN]);
             assert_eq!(whole, header);
         }

@@ -148,7 +148,9 @@ pub fn after_1_mib_one_way_a_packet_lies_in_one_piece() {
     let lies_in_one = |from: &mut Uring, link, to: &mut Uring, tap: &RawSocket| {
         send_before(from, link, 1, full);
         assert_eq!(receive_one(to), vec![1; full]);
-        let dressed = tap.receive().expect("the tap sees it first");
+        // The kernel's own packets are short.
+        let dressed = std::iter::from_fn(|| tap.receive()).find(|dressed| dressed.len() > 1_000);
+        let dressed = dressed.expect("the tap sees it first");
         let linear = usize::from(u16::from_ne_bytes([dressed[2], dressed[3]]));
         let len = gso::HEADER_LEN - gso::VNET_LEN + full;
         assert!(linear == len || linear < len / 2, "{linear} of {len} B");
