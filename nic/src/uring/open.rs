@@ -316,8 +316,11 @@ const TPACKET_V2: i32 = 1;
 
 /// Payload of the largest super-packet. With its headers it stays below 64 KiB, from which on the kernel would cut it
 /// (`gso_max_size`), and the kernel needs two pieces of 32 KiB for its payload; 61,440 takes four smaller pieces and ran at 66 Gbit/s
-/// instead of 70. In one piece of 64 KiB there is room besides for the kernel's own 320 bytes and what an interface asks for in front.
+/// instead of 70. In one piece of 64 KiB ([`gso::in_one_piece`]) there is room besides for the kernel's own bytes.
 const LARGE_PAYLOAD_MAX: usize = 65_024;
+/// `struct skb_shared_info` behind a packet, and what a veth has in front of one (`LL_RESERVED_SPACE`; Linux 6.18, x86-64).
+const KERNEL_LEN: usize = 320 + 16;
+const _: () = assert!(KERNEL_LEN + PACKET_MAX <= 64 << 10, "one piece holds the longest");
 const IP_TCP_LEN: usize = 40;
 /// A super-packet from the Ethernet header on.
 const PACKET_MAX: usize = gso::HEADER_LEN - gso::VNET_LEN + LARGE_PAYLOAD_MAX;
