@@ -57,6 +57,7 @@ impl End {
     pub fn pop<R>(&mut self, take: impl FnOnce(&[u8]) -> R) -> Option<(R, bool)> {
         let mut taken = None;
         let starved = self.rx.take(|record| taken = Some(take(record)))?;
+        self.tx.on_received();
         taken.map(|taken| (taken, starved))
     }
 

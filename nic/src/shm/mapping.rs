@@ -17,9 +17,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
+use super::draft;
 use super::ring::{CELLS, Consumer, Control, Frame, HEADER_BYTES, LINE_BYTES, Memory, Place, Producer, Room};
-use super::sync::AtomicU32;
+use super::sync::{AtomicU32, Ordering};
 use super::sys;
 use crate::mapping::Mapping;
 use crate::memfd;
@@ -121,6 +123,9 @@ impl Producer<Ring> {
     /// The payload of the frame that `room` was reserved for, with whatever the ring held there.
     #[inline]
     pub(super) fn payload(&self, room: &Room) -> &[u8] {
+        if room.is_drafted() {
+            return self.draft().payload(room.len());
+        }
         // SAFETY: as in `payload_mut`; the borrow of `self` keeps the room from being published.
         unsafe { slice::from_raw_parts(self.memory().payload(room.line(), room.place()).as_ptr(), room.len()) }
     }
@@ -128,6 +133,9 @@ impl Producer<Ring> {
     /// The same, to be written.
     #[inline]
     pub(super) fn payload_mut(&mut self, room: &mut Room) -> &mut [u8] {
+        if room.is_drafted() {
+            return self.draft_mut().payload_mut(room.len());
+        }
         self.write();
         // SAFETY: room is made by `reserve` only, within the ring, and both rings of every pair are of one size; or by
         // `reserve_in`, for a cell that is ours and no shorter than any frame. The consumer has given its lines back, or the
@@ -168,6 +176,18 @@ impl Memory for Ring {
         // SAFETY: within the ring, aligned to a line, alive as long as `self`, and zeroed or written as an atomic or as
         // payload: every content is a number.
         unsafe { self.lines.add(line as usize * LINE_BYTES).cast().as_ref() }
+    }
+
+    #[inline]
+    fn write(&self, line: u32, words: &[[u8; draft::WORD]]) {
+        debug_assert!((HEADER_BYTES + words.len() * draft::WORD).div_ceil(LINE_BYTES) <= (RING_LINES - line) as usize);
+        let payload = self.payload(line, Place::HERE).cast();
+        for (at, word) in words.iter().enumerate().rev() {
+            // SAFETY: within the lines that the ring has given to a room, which the consumer does not touch; 8 bytes behind the start
+            // of a line, and whole words from there.
+            unsafe { AtomicU64::from_ptr(payload.add(at).as_ptr()) }
+                .store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+        }
     }
 
     #[inline]

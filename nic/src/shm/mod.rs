@@ -12,6 +12,7 @@
 //! datapath makes no system call unless it sleeps or wakes a peer that sleeps.
 
 mod doorbell;
+mod draft;
 mod ring;
 mod sync;
 mod want;

@@ -8,7 +8,8 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 use super::doorbell;
-use super::ring::{Consumer, Control, Memory, Producer};
+use super::draft::WORD;
+use super::ring::{Consumer, Control, HEADER_BYTES, LINE_BYTES, Memory, Producer};
 use super::sync::{AtomicU32, Ordering};
 use super::want::Want;
 
@@ -31,8 +32,26 @@ impl Memory for Shared {
         &self.0.headers[line as usize]
     }
 
+    fn write(&self, line: u32, words: &[[u8; WORD]]) {
+        // A header's word before each line's payload, but for the first line's.
+        for (at, words) in [&[[0; WORD]], words].concat().chunks(LINE_BYTES / WORD).enumerate().rev() {
+            self.write_line(line + at as u32, u32::from(words[1][0]), at > 0);
+        }
+    }
+
     fn control(&self) -> &Control {
         &self.0.control
+    }
+}
+
+impl Shared {
+    /// Lines behind a frame's first get a payload that looks like headers.
+    fn write_line(&self, line: u32, value: u32, is_behind: bool) {
+        // SAFETY: loom's cell checks that nobody else touches it now; that is what the model is for.
+        self.0.payload[line as usize].with_mut(|word| unsafe { *word = value });
+        if is_behind {
+            self.header(line).store(57, Ordering::Relaxed);
+        }
     }
 }
 
@@ -46,16 +65,14 @@ fn ring(lines: u32) -> (Producer<Shared>, Consumer<Shared>) {
     (Producer::new(shared.clone()), Consumer::new(shared, 1 << 10))
 }
 
-/// Sends a frame over `lines` lines if there is room. The lines behind the first get a payload that looks like headers.
-fn send(producer: &mut Producer<Shared>, value: u32, lines: u32) -> bool {
-    let len = lines as usize * 64 - 8;
+/// Sends a frame over `lines` lines, few enough for a draft, if there is room.
+fn send(producer: &mut Producer<Shared>, value: u8, lines: u32) -> bool {
+    let len = lines as usize * LINE_BYTES - HEADER_BYTES;
     let Some(room) = producer.reserve(len) else { return false };
-    for line in room.line()..room.line() + lines {
-        // SAFETY: loom's cell checks that nobody else touches it now; that is what the model is for.
-        producer.memory().0.payload[line as usize].with_mut(|word| unsafe { *word = value });
-        if line > room.line() {
-            producer.memory().header(line).store(57, Ordering::Relaxed);
-        }
+    if room.is_drafted() {
+        producer.draft_mut().payload_mut(len).fill(value);
+    } else {
+        producer.memory().write_line(room.line(), value.into(), false);
     }
     producer.publish(room);
     true

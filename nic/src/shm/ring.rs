@@ -2,7 +2,7 @@
 //!
 //! The memory is a power-of-two array of 64-byte lines. A frame takes whole lines in a row: a header word, then the
 //! payload, so that the first 56 bytes travel in the header's cache line. The consumer polls the header word where the
-//! next frame will start, asks for the line behind it, and looks at nothing else:
+//! next frame will start, asks for the line behind it, or as many as the last frame had, and looks at nothing else:
 //!
 //! ```text
 //!   header    0: no frame yet      len + 1: a frame of len bytes      WRAP: the next frame is at line 0
@@ -16,6 +16,7 @@
 //!
 //! Neither side trusts the other's words: positions are masked and lengths are checked against the ring before use.
 
+use super::draft::{self, Draft};
 use super::sync::{AtomicU32, Ordering, fence};
 use crate::prefetch;
 
@@ -25,6 +26,8 @@ pub(super) trait Memory {
     fn lines(&self) -> u32;
     /// The header word of a line below [`Memory::lines`].
     fn header(&self, line: u32) -> &AtomicU32;
+    /// Writes `words` behind the header of `line`, the last one first. All are within the ring, and ours.
+    fn write(&self, line: u32, words: &[[u8; draft::WORD]]);
     /// What the two sides tell each other beside the frames.
     fn control(&self) -> &Control;
 }
@@ -66,6 +69,10 @@ pub(super) struct Producer<M> {
     zeroed: u32,
     /// A room was written to, and is not published.
     written: bool,
+    /// What is written of a frame of a few lines.
+    draft: Draft,
+    /// A frame has come since the last one went, and its sender waits for the next.
+    answers: bool,
     /// The latest `head` that was read and found possible: never more than a ring behind `tail`.
     head_seen: u32,
     /// The last frame found no room.
@@ -79,6 +86,8 @@ pub(super) struct Room {
     line: u32,
     len: usize,
     place: Place,
+    /// The payload goes to the draft first.
+    drafted: bool,
     /// Lines left unused before the end of the array.
     skip: u32,
 }
@@ -91,6 +100,8 @@ pub(super) struct Consumer<M> {
     /// Lines given back since the ring was made; `published` is what the producer knows of it.
     head: u32,
     published: u32,
+    /// Lines of the last frame, as of all the next ones: asked for before it is known that they are there.
+    expected: u32,
     /// The producer has broken the rules; nothing more is read.
     broken: bool,
 }
@@ -111,7 +122,7 @@ pub(super) struct Place(u32);
 
 impl Place {
     /// Behind its header.
-    const HERE: Self = Self(0);
+    pub(super) const HERE: Self = Self(0);
 
     const fn in_cell(cell: u8) -> Self {
         Self(cell as u32 + 1)
@@ -145,6 +156,11 @@ impl Room {
     pub(super) fn len(&self) -> usize {
         self.len
     }
+
+    /// Its payload goes to the draft first.
+    pub(super) fn is_drafted(&self) -> bool {
+        self.drafted
+    }
 }
 
 impl Frame {
@@ -168,7 +184,9 @@ impl<M: Memory> Producer<M> {
     /// The writing side of a ring that is all zeroes.
     pub(super) fn new(memory: M) -> Self {
         let zeroed = memory.lines();
-        Self { memory, tail: 0, zeroed, written: false, head_seen: 0, starving: false, broken: false }
+        let draft = Draft::EMPTY;
+        let (written, answers, starving, broken) = (false, false, false, false);
+        Self { memory, tail: 0, zeroed, written, draft, answers, head_seen: 0, starving, broken }
     }
 
     pub(super) fn memory(&self) -> &M {
@@ -198,10 +216,36 @@ impl<M: Memory> Producer<M> {
         let line = self.tail & (size - 1);
         let (line, skip) = if lines <= size - line { (line, 0) } else { (0, size - line) };
         let span = skip + lines;
-        if self.fits(span) || self.fits_after_all(span) { Some(Room { line, len, place, skip }) } else { None }
+        if !self.fits(span) && !self.fits_after_all(span) {
+            return None;
+        }
+        let drafted = (lines > 1 || self.answers) && place == Place::HERE && len <= draft::LEN_MAX;
+        if drafted && self.answers {
+            // They are ours when the draft is done.
+            (line..line + lines).for_each(|line| prefetch::to_write(std::ptr::from_ref(self.memory.header(line))));
+        }
+        Some(Room { line, len, place, drafted, skip })
     }
 
-    /// The payload of a room is about to be written.
+    /// What is written of a frame of a few lines.
+    #[inline]
+    pub(super) fn draft(&self) -> &Draft {
+        &self.draft
+    }
+
+    /// The same, to be written.
+    #[inline]
+    pub(super) fn draft_mut(&mut self) -> &mut Draft {
+        &mut self.draft
+    }
+
+    /// A frame has come the other way.
+    #[inline]
+    pub(super) fn on_received(&mut self) {
+        self.answers = true;
+    }
+
+    /// The payload of a room is about to be written, in the ring.
     #[inline]
     pub(super) fn write(&mut self) {
         self.written = true;
@@ -210,27 +254,35 @@ impl<M: Memory> Producer<M> {
     /// Makes the frame visible that was written to `room`.
     #[inline]
     pub(super) fn publish(&mut self, room: Room) {
-        self.written = false;
+        (self.written, self.answers) = (false, false);
         let (mask, old_tail) = (self.memory.lines() - 1, self.tail);
-        self.tail = self.tail.wrapping_add(room.skip + room.place.lines_for(room.len));
+        let lines = room.place.lines_for(room.len);
+        self.tail = self.tail.wrapping_add(room.skip + lines);
         if self.tail.wrapping_sub(old_tail) >= self.zeroed.wrapping_sub(old_tail) {
             self.memory.header(self.tail & mask).store(NO_FRAME, Ordering::Relaxed);
             self.zeroed = self.tail.wrapping_add(1);
+        }
+        if room.drafted {
+            self.memory.write(room.line, self.draft.words(room.len));
         }
         // Pairs with the Acquire in `Consumer::peek`: who sees the header sees the payload, and the zero behind it.
         self.memory.header(room.line).store((room.len as u32 + 1) | (room.place.0 << PLACE_AT), Ordering::Release);
         if room.skip > 0 {
             self.memory.header(old_tail & mask).store(WRAP, Ordering::Release);
         }
-        self.zero_ahead();
+        self.zero_ahead(lines);
     }
 
-    /// Zeroes headers that later frames will need zeroed. The consumer has their lines in its cache from the last round,
+    /// Zeroes headers that later frames of `lines` lines will need zeroed. The consumer has their lines in its cache from the last round,
     /// so each zero waits for the other processor, and a frame published behind it would wait as long.
     #[inline]
-    fn zero_ahead(&mut self) {
+    fn zero_ahead(&mut self, lines: u32) {
         let free = self.memory.lines() - self.tail.wrapping_sub(self.head_seen);
-        while self.zeroed.wrapping_sub(self.tail) < ZEROED_AHEAD.min(free) {
+        // The next one's, and the one behind it. Half a round trip of 8 bytes takes 55 ns with these two, 65 with 8, and 90 when the zero is
+        // written right before the frame; with cores far apart 185, 240 and 290 (two virtual processors of an EPYC 9004, median of 100,000,
+        // where the bare cache line takes 30 and 160).
+        let ahead = (lines.min(draft::LINES) + 1).min(free);
+        while self.zeroed.wrapping_sub(self.tail) < ahead {
             self.memory.header(self.zeroed & (self.memory.lines() - 1)).store(NO_FRAME, Ordering::Relaxed);
             self.zeroed = self.zeroed.wrapping_add(1);
         }
@@ -289,7 +341,7 @@ impl<M: Memory> Producer<M> {
 impl<M: Memory> Consumer<M> {
     /// The reading side of a ring that is all zeroes, for frames of at most `len_max` bytes.
     pub(super) fn new(memory: M, len_max: usize) -> Self {
-        Self { memory, len_max, head: 0, published: 0, broken: false }
+        Self { memory, len_max, head: 0, published: 0, expected: 0, broken: false }
     }
 
     pub(super) fn memory(&self) -> &M {
@@ -314,8 +366,10 @@ impl<M: Memory> Consumer<M> {
         // Pairs with the Release in `Producer::publish`.
         let mut word = self.memory.header(line).load(Ordering::Acquire);
         if word == NO_FRAME {
-            // A frame of two lines is mostly seen by its first, and waits for the second else (`bench/NOTES.md`, 65).
-            prefetch::to_read(std::ptr::from_ref(self.memory.header((line + 1) & (size - 1))));
+            // A frame of a few lines is mostly seen by its first, and waits for the others else (`bench/NOTES.md`, 65).
+            for ahead in 1..self.expected.clamp(2, draft::LINES) {
+                prefetch::to_read(std::ptr::from_ref(self.memory.header((line + ahead) & (size - 1))));
+            }
             return None;
         }
         if word == WRAP {
@@ -329,6 +383,7 @@ impl<M: Memory> Consumer<M> {
             self.refuse();
             return None;
         }
+        self.expected = lines;
         Some(Frame { line, len, place, span: skip + lines })
     }
 
@@ -368,11 +423,6 @@ pub(super) const LINE_BYTES: usize = 64;
 
 /// The header word, and four bytes that keep the payload at a multiple of eight.
 pub(super) const HEADER_BYTES: usize = 8;
-
-/// The next small frame's, and the one behind it. Half a round trip of 8 bytes takes 55 ns with 2, 65 with 8, and 90 when
-/// the zero is written right before the frame; with cores far apart 185, 240 and 290 (two virtual processors of an EPYC
-/// 9004, median of 100,000, where the bare cache line takes 30 and 160).
-const ZEROED_AHEAD: u32 = 2;
 
 /// Largest part of the ring that the consumer withholds, as a fraction: its line is touched this often in a round.
 const PUBLICATIONS: u32 = 8;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::cells::Cells;
 use super::doorbell;
+use super::draft;
 use super::handshake::Shared;
 use super::mapping::{Bell, Ring};
 use super::open::MTU;
-use super::ring::{Consumer, Frame, HEADER_BYTES, LINE_BYTES, Producer, Room, lines_for};
+use super::ring::{Consumer, Frame, Producer, Room};
 use super::sys;
 
 /// A connection.
@@ -97,6 +98,7 @@ impl Wire {
     #[inline]
     pub(super) fn take(&mut self, each: impl FnOnce(&[u8])) -> Option<bool> {
         let frame = self.rx.peek()?;
+        self.tx.on_received();
         if frame.place().cell().is_some() || frame.len() >= GIVE_BACK_MIN {
             return self.take_long(frame, each);
         }
@@ -153,9 +155,8 @@ impl Wire {
     }
 }
 
-/// Shorter frames, of two lines with their header, stay within the ring: their receiver asks for both at once (`bench/NOTES.md`, 65).
-const CELL_MIN: usize = 2 * LINE_BYTES - HEADER_BYTES + 1;
-const _: () = assert!(lines_for(CELL_MIN) == 3 && lines_for(CELL_MIN - 1) == 2);
+/// Shorter frames stay within the ring, which they go to in one go, and their receiver asks for all their lines at once.
+const CELL_MIN: usize = draft::LEN_MAX + 1;
 
 /// Who sends frames as long as this without an answer is given cells back. Shorter ones are as quick through the ring, or quicker
 /// (`bench/NOTES.md`, 59).

@@ -10,7 +10,7 @@ use super::mapping::{BELL_BYTES, PAIR_BYTES, Ring, map_pair, sealed_memory};
 use super::open::{MTU, socket_name};
 use super::ring::{CELLS, Consumer, Memory, Producer};
 use super::sync::Ordering;
-use super::{OpenError, ShmNic, doorbell, handshake, sys};
+use super::{OpenError, ShmNic, doorbell, draft, handshake, sys};
 use crate::clock;
 use crate::passing;
 use crate::patience::until;
@@ -52,7 +52,7 @@ fn drop_written(producer: &mut Producer<Ring>, len: usize) {
 }
 
 pub(super) fn sizes() -> impl Strategy<Value = usize> {
-    prop_oneof![0..200usize, 0..=MTU, Just(MTU), Just(56), Just(57)]
+    prop_oneof![0..400usize, 0..=MTU, Just(MTU), Just(56), Just(57), Just(draft::LEN_MAX), Just(draft::LEN_MAX + 1)]
 }
 
 proptest! {
@@ -187,6 +187,29 @@ fn who_never_found_the_ring_full_waits_for_no_room() {
 }
 
 /// Behind a short frame lies what was written of a longer one that was never published.
+#[test]
+fn answers_and_frames_of_a_few_lines_are_drafted_and_the_ring_is_as_it_was_until_they_are_published() {
+    let (mut producer, mut consumer, other) = ring();
+    let drafted = |producer: &mut Producer<Ring>, len| producer.reserve(len).unwrap().is_drafted();
+    for _ in 0..2 {
+        assert!(!drafted(&mut producer, 56) && drafted(&mut producer, 57));
+        assert!(drafted(&mut producer, draft::LEN_MAX) && !drafted(&mut producer, draft::LEN_MAX + 1));
+        producer.on_received();
+        assert!(drafted(&mut producer, 56) && drafted(&mut producer, 0) && !drafted(&mut producer, draft::LEN_MAX + 1));
+        assert!(!producer.reserve_in(1, 56).unwrap().is_drafted());
+        assert!(push(&mut producer, 7, 56), "the answer");
+    }
+    drop_written(&mut producer, draft::LEN_MAX);
+    let behind = other.header(2 + draft::LINES - 1).load(Ordering::Relaxed);
+    assert_eq!(behind, 0, "nothing is written behind the first line");
+    assert!(push(&mut producer, 9, draft::LEN_MAX));
+    for (byte, len) in [(7, 56), (7, 56), (9, draft::LEN_MAX)] {
+        assert!(
+            consumer.take(|frame| assert!(frame.len() == len && frame.iter().all(|other| *other == byte))).is_some()
+        );
+    }
+}
+
 #[test]
 fn what_was_written_and_dropped_is_no_frame() {
     for laps in [0, 1] {
