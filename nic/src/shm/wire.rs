@@ -231,6 +231,20 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_is_drafted_and_what_follows_it_is_not() {
+        let [mut a, mut b] = wires();
+        let is_drafted = |wire: &mut Wire| wire.reserve(8).unwrap().is_drafted();
+        assert_eq!(push_by(&mut a, 7, 8), Some(false));
+        assert!(!is_drafted(&mut a) && !is_drafted(&mut b));
+        b.take(|frame| assert_eq!(frame, [7; 8])).unwrap();
+        assert!(is_drafted(&mut b));
+        assert_eq!(push_by(&mut b, 8, 8), Some(false));
+        assert!(!is_drafted(&mut b));
+        a.take(|frame| assert_eq!(frame, [8; 8])).unwrap();
+        assert!(is_drafted(&mut a));
+    }
+
+    #[test]
     fn who_only_sends_is_given_cells_back_when_there_are_none_left() {
         let [mut a, mut b] = wires();
         for len in [GIVE_BACK_MIN, MTU] {
