@@ -120,7 +120,7 @@ impl Ring {
 }
 
 impl Producer<Ring> {
-    /// The payload of the frame that `room` was reserved for, with whatever the ring held there.
+    /// The payload of the frame that `room` was reserved for, with whatever the ring held there, or the draft.
     #[inline]
     pub(super) fn payload(&self, room: &Room) -> &[u8] {
         if room.is_drafted() {
