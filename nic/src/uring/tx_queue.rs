@@ -75,7 +75,7 @@ impl TxQueue {
     pub fn new(small: LaneConfig, large: Option<LaneConfig>, trains: Option<Trains>) -> Self {
         let buffers = usize::from(small.buffers + large.as_ref().map_or(0, |lane| lane.buffers));
         let lanes = [Some(Lane::new(small)), large.map(Lane::new)];
-        let ring = open_ring(buffers, &lanes);
+        let ring = open_ring(buffers);
         Self { queue: Vec::with_capacity(buffers), lanes, ring, trains }
     }
 
@@ -156,7 +156,7 @@ impl TxQueue {
             let lane = self.lanes[queued.kind as usize].as_ref().expect("a queued frame has a lane");
             let frame = lane.buffers.bytes(queued.frame);
             // Completes while it is submitted (MSG_DONTWAIT), and silently when all is well.
-            let entry = opcode::Send::new(types::Fixed(queued.kind as u32), frame.as_ptr(), frame.len() as u32)
+            let entry = opcode::Send::new(types::Fd(lane.socket.as_raw_fd()), frame.as_ptr(), frame.len() as u32)
                 .flags(libc::MSG_DONTWAIT)
                 .build()
                 .flags(squeue::Flags::SKIP_SUCCESS)
@@ -370,13 +370,12 @@ fn send_though_it_was_down(mut send: impl FnMut() -> io::Result<()>) -> io::Resu
     }
 }
 
-fn open_ring(entries: usize, lanes: &[Option<Lane>; 2]) -> Option<IoUring> {
+fn open_ring(entries: usize) -> Option<IoUring> {
     let open = || -> io::Result<IoUring> {
         // SUBMIT_ALL (Linux 5.18): one refused frame does not hold back the ones behind it. Not SINGLE_ISSUER: the
-        // driver may move to another thread, and for sends that complete inline it gains nothing.
+        // driver may move to another thread, and for sends that complete inline it gains nothing. Nor are the sockets registered: the
+        // kernel takes a ring down later, when a worker has its turn, and would keep them open so long (`bench/NOTES.md` 88).
         let ring = IoUring::builder().setup_submit_all().build(entries.next_power_of_two() as u32)?;
-        let files: Vec<_> = lanes.iter().flatten().map(|lane| lane.socket.as_fd().as_raw_fd()).collect();
-        ring.submitter().register_files(&files)?;
         if !ring.params().is_feature_skip_cqe_on_success() {
             return Err(io::Error::from(io::ErrorKind::Unsupported));
         }

@@ -1,5 +1,6 @@
 //! One endpoint and its interface: errors, rings, what comes and goes.
 
+use std::fs;
 use std::ops::Range;
 use std::process::Command;
 
@@ -60,6 +61,20 @@ pub fn full_rings_drop_and_count() {
         assert_eq!(b.counters().rx_dropped - dropped_before, 40, "{len} B");
         assert_eq!(b.counters().rx_dropped - dropped_before, 40, "reading the counters changes nothing");
     }
+}
+
+/// One would be asked about each frame of its kind that comes to the interface.
+pub fn a_dropped_endpoint_leaves_no_socket() {
+    let sockets = || fs::read_to_string("/proc/thread-self/net/packet").unwrap().lines().count();
+    let before = sockets();
+    let (mut a, b, to_b) = veth_pair();
+    assert!(sockets() > before);
+    for frame in [b"one", b"two"] {
+        assert!(commit(&mut a, to_b, frame));
+    }
+    a.flush();
+    drop((a, b));
+    assert_eq!(sockets(), before);
 }
 
 pub fn removed_interface_is_gone() {

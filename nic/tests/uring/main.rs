@@ -64,6 +64,7 @@ inside_a_namespace! {
         ports_of_a_bridge_are_refused_and_the_bridge_is_named
         full_rings_drop_and_count
         removed_interface_is_gone
+        a_dropped_endpoint_leaves_no_socket
         an_interface_that_goes_while_somebody_sleeps_is_missed
         who_was_told_that_its_interface_is_gone_sleeps_again
         interface_that_was_down_carries_frames_again
