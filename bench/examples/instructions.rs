@@ -288,7 +288,7 @@ mod mpi {
     #[inline(never)]
     fn send_side(device: &mut Device, to: u32, messages: u64) {
         for _ in 0..messages {
-            let envelope = Envelope { context: 1, source: device.own(), tag: 1 };
+            let envelope = Envelope::new(1, device.own(), 1);
             // SAFETY: a constant.
             let bytes = unsafe { Outgoing::lend(&raw const MESSAGE_AT) };
             let send = device.send(to, envelope, bytes, Mode::Standard);
@@ -333,7 +333,7 @@ mod mpi {
         let receive = post(&mut b, &mut room, 0);
         // SAFETY: a constant.
         let bytes = unsafe { Outgoing::lend(&raw const MESSAGE_AT) };
-        let send = a.send(1, Envelope { context: 1, source: 0, tag: 1 }, bytes, Mode::Standard);
+        let send = a.send(1, Envelope::new(1, 0, 1), bytes, Mode::Standard);
         a.free(send);
         while b.poll(receive).is_none() {
             a.progress();

@@ -71,7 +71,7 @@ fn barrier(device: &mut Device) {
         let (to, from) = ((own + distance) % ranks, (own + ranks - distance) % ranks);
         let source = Some(Source { rank: from, process: from });
         let receive = device.recv(Pattern { context: 0, source, tag: Some(tag) }, Incoming::EMPTY);
-        let send = device.send(to, Envelope { context: 0, source: own, tag }, Outgoing::EMPTY, Mode::Standard);
+        let send = device.send(to, Envelope::new(0, own, tag), Outgoing::EMPTY, Mode::Standard);
         device.wait(send);
         device.wait(receive);
         (distance, tag) = (distance * 2, tag + 1);

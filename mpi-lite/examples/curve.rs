@@ -102,7 +102,7 @@ fn side(own: u32, spec: &str, config: &Config, tell: &Sender<String>, told: &Rec
 fn play(device: &mut Device, size: usize) -> f64 {
     let (mut bytes, mut room) = (vec![0u8; size], vec![0u8; size]);
     let (own, other) = (device.own(), 1 - device.own());
-    let envelope = Envelope { context: 0, source: own, tag: 0 };
+    let envelope = Envelope::new(0, own, 0);
     let pattern = Pattern { context: 0, source: Some(Source { rank: other, process: other }), tag: Some(0) };
     let (begin, mut samples) = (Instant::now(), Vec::new());
     loop {

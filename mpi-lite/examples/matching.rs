@@ -142,7 +142,7 @@ fn recv(device: &mut Device, source: Option<u32>, tag: i32, room: &mut [u8]) -> 
 fn send(device: &mut Device, tag: i32) -> Request {
     // SAFETY: a constant.
     let bytes = unsafe { Outgoing::lend(b"8 bytes.") };
-    device.send(0, Envelope { context: 1, source: 0, tag }, bytes, Mode::Standard)
+    device.send(0, Envelope::new(1, 0, tag), bytes, Mode::Standard)
 }
 
 /// No bound on what waits: this is about what is there.

@@ -146,7 +146,7 @@ impl Mpi {
         answers.messages -= WINDOW;
         // SAFETY: the box lives as long as the transport, and is never written to at the end that answers.
         let lent = unsafe { Outgoing::lend(&raw const *answers.byte) };
-        let envelope = Envelope { context: CONTEXT, source: self.device.own(), tag: ANSWER };
+        let envelope = Envelope::new(CONTEXT, self.device.own(), ANSWER);
         self.sends.push_back(self.device.send(self.other, envelope, lent, Mode::Standard));
         self.flush()
     }
@@ -259,7 +259,7 @@ impl Transport for Mpi {
         if renews {
             outgoing[0] = message[0];
         }
-        let envelope = Envelope { context: CONTEXT, source: self.device.own(), tag: TAG };
+        let envelope = Envelope::new(CONTEXT, self.device.own(), TAG);
         // SAFETY: the buffer lives as long as the device, and while a send is under way it is neither written nor received into.
         let lent = unsafe { Outgoing::lend(&raw const **outgoing) };
         let send = self.device.send(self.other, envelope, lent, Mode::Standard);

@@ -11,7 +11,6 @@ use super::counters::Counters;
 use super::engine::Engine;
 use super::envelope::{Envelope, Message, Mode, Pattern};
 use super::idle::{Idle, SELDOM};
-use super::lists::{ANY_TAG, Key};
 use super::living::Living;
 use super::memory::{Incoming, Outgoing};
 use super::peer::Way;
@@ -68,14 +67,12 @@ impl Device {
     /// Begins a send to process `to`. Its bytes may go out later, with those of further sends: [`Device::flush`].
     #[inline]
     pub fn send(&mut self, to: u32, envelope: Envelope, bytes: Outgoing, mode: Mode) -> Request {
-        let Envelope { context, source, tag } = envelope;
-        debug_assert!(tag != ANY_TAG && source != u32::MAX, "these stand for wildcards");
-        let key = Key { context, source, tag };
+        debug_assert!(!envelope.has_wildcard());
         let sync = mode == Mode::Synchronous;
         if to == self.engine.own {
-            return self.engine.send_own(key, bytes, sync);
+            return self.engine.send_own(envelope, bytes, sync);
         }
-        let request = self.engine.send(&mut self.ports, to, key, bytes, sync);
+        let request = self.engine.send(&mut self.ports, to, envelope, bytes, sync);
         self.sends += 1;
         // The first one since the last turn goes at once, for who sends it and computes on; the next ones share frames.
         if self.last_goes_at_once() {
@@ -87,13 +84,13 @@ impl Device {
     /// Posts a receive.
     #[inline]
     pub fn recv(&mut self, pattern: Pattern, room: Incoming) -> Request {
-        let (key, class) = Key::of_receive(pattern.context, pattern.source.map(|source| source.rank), pattern.tag);
+        let (key, class) = Envelope::of_receive(pattern.context, pattern.source.map(|source| source.rank), pattern.tag);
         let process = pattern.source.map_or(NOBODY, |source| source.process);
         let request = self.engine.requests.begin(process, key, Outgoing::EMPTY, room);
         match self.engine.matching.post(key, class, request.index) {
             None => {
                 self.engine.requests.at(request.index).state = State::Posted { class };
-                self.check_posted(request, process, key.context);
+                self.check_posted(request, process, key.context());
             }
             Some(found) => self.match_found(request, found),
         }
@@ -115,7 +112,7 @@ impl Device {
     /// Receives a message that a matched probe has taken.
     pub fn recv_matched(&mut self, message: Message, room: Incoming) -> Request {
         let key = self.engine.matching.unexpected.get(message.0).map(|(key, _)| key);
-        let key = key.unwrap_or(Key { context: 0, source: 0, tag: 0 });
+        let key = key.unwrap_or(Envelope::new(0, 0, 0));
         let request = self.engine.requests.begin(NOBODY, key, Outgoing::EMPTY, room);
         self.match_found(request, message.0);
         request
@@ -350,7 +347,7 @@ impl Device {
     /// Whether a message of one of these contexts is under way, or a service has one of them. For what seldom happens: looks at all.
     pub fn uses(&self, contexts: Range<u32>) -> bool {
         let is_served = self.services.iter().any(|(context, _)| contexts.contains(context));
-        is_served || !self.engine.requests.filter(|slot| contexts.contains(&slot.key.context)).is_empty()
+        is_served || !self.engine.requests.filter(|slot| contexts.contains(&slot.key.context())).is_empty()
     }
 
     /// Refuses messages of these contexts that have come and that nobody will receive: who waits for that is told that the context was
@@ -439,14 +436,17 @@ impl Device {
     }
 
     fn find(&mut self, pattern: Pattern) -> Option<(Found, Status)> {
-        let (key, class) = Key::of_receive(pattern.context, pattern.source.map(|source| source.rank), pattern.tag);
+        let (key, class) = Envelope::of_receive(pattern.context, pattern.source.map(|source| source.rank), pattern.tag);
         let unexpected = &mut self.engine.matching.unexpected;
         let Some(found) = unexpected.find(key, class) else {
             self.engine.probed = pattern.source.map_or(NOBODY, |source| source.process);
             return None;
         };
         let (key, message) = unexpected.get(found)?;
-        Some((found, Status { source: key.source, tag: key.tag, bytes: message.len, cancelled: false, error: None }))
+        Some((
+            found,
+            Status { source: key.source(), tag: key.tag(), bytes: message.len, cancelled: false, error: None },
+        ))
     }
 
     fn match_found(&mut self, request: Request, found: Found) {

@@ -2,7 +2,7 @@
 
 use super::credit::Credit;
 use super::engine::{Engine, Stuck};
-use super::lists::Key;
+use super::envelope::Envelope;
 use super::memory::Outgoing;
 use super::peer::Item;
 use super::port::Port;
@@ -14,7 +14,7 @@ use super::unexpected::Found;
 impl Engine {
     /// Begins a send to another process; it goes out at once where nothing is before it.
     #[inline]
-    pub fn send(&mut self, ports: &mut [Port], to: u32, key: Key, bytes: Outgoing, sync: bool) -> Request {
+    pub fn send(&mut self, ports: &mut [Port], to: u32, key: Envelope, bytes: Outgoing, sync: bool) -> Request {
         let peer = &mut self.peers[to as usize];
         if !sync
             && self.revoked.is_empty()
@@ -29,9 +29,9 @@ impl Engine {
         self.send_later(ports, to, key, bytes, sync)
     }
 
-    fn send_later(&mut self, ports: &mut [Port], to: u32, key: Key, bytes: Outgoing, sync: bool) -> Request {
+    fn send_later(&mut self, ports: &mut [Port], to: u32, key: Envelope, bytes: Outgoing, sync: bool) -> Request {
         let request = self.requests.begin(to, key, bytes, super::memory::Incoming::EMPTY);
-        if self.revoked.contains(&key.context) {
+        if self.revoked.contains(&key.context()) {
             self.requests.complete(request.index, Status::failed(Error::Revoked));
         } else if self.peers[to as usize].gone {
             self.requests.complete(request.index, Status::failed(Error::ProcFailed));
@@ -63,14 +63,14 @@ impl Engine {
 
     /// A whole message has come. Straight into the receive's room, if one waits.
     #[inline]
-    pub fn handle_eager(&mut self, process: u32, key: Key, bytes: &[u8]) {
+    pub fn handle_eager(&mut self, process: u32, key: Envelope, bytes: &[u8]) {
         let Some(request) = self.matching.arrive(key) else { return self.keep_eager(process, key, bytes) };
         self.owe(process, bytes.len());
         self.fill(request, key, bytes);
     }
 
-    fn keep_eager(&mut self, process: u32, key: Key, bytes: &[u8]) {
-        if self.revoked.contains(&key.context) {
+    fn keep_eager(&mut self, process: u32, key: Envelope, bytes: &[u8]) {
+        if self.revoked.contains(&key.context()) {
             return self.owe(process, bytes.len());
         }
         if !self.peers[process as usize].credit.hold(bytes.len()) {
@@ -82,14 +82,14 @@ impl Engine {
     }
 
     /// A message waits for its receive.
-    pub fn keep(&mut self, key: Key, message: Message) -> Found {
-        self.called |= key.context == self.watched;
+    pub fn keep(&mut self, key: Envelope, message: Message) -> Found {
+        self.called |= key.context() == self.watched;
         self.matching.unexpected.push(key, message)
     }
 
     /// Ends a receive with a message that is all here.
     #[inline]
-    pub fn fill(&mut self, request: u32, key: Key, bytes: &[u8]) {
+    pub fn fill(&mut self, request: u32, key: Envelope, bytes: &[u8]) {
         let slot = self.requests.at(request);
         slot.incoming.fill(bytes);
         let status = Status::of_message(key, bytes.len(), slot.incoming.len());

@@ -43,7 +43,7 @@ impl Engine {
     /// Ends everything in a context.
     pub fn revoke(&mut self, ports: &mut [Port], context: u32) {
         self.revoked.insert(context);
-        for request in self.requests.filter(|slot| slot.key.context == context) {
+        for request in self.requests.filter(|slot| slot.key.context() == context) {
             match self.requests.at(request).state {
                 // What is being sent goes on: the receiver ends it, or the last part.
                 State::Streaming { .. } | State::Parting { .. } => {}
@@ -52,7 +52,7 @@ impl Engine {
                 _ => self.fail(ports, request, Error::Revoked),
             }
         }
-        for found in self.matching.unexpected.filter_all(|key, _| key.context == context) {
+        for found in self.matching.unexpected.filter_all(|key, _| key.context() == context) {
             self.refuse(found);
         }
         self.settle(ports);
@@ -61,7 +61,7 @@ impl Engine {
     /// Refuses the messages of these contexts that wait for a receive, of which none comes any more. True if there were any.
     pub fn refuse_unreceived(&mut self, ports: &mut [Port], contexts: Range<u32>) -> bool {
         // What a matched probe has taken may be received yet.
-        let unreceived = self.matching.unexpected.filter(|key, _| contexts.contains(&key.context));
+        let unreceived = self.matching.unexpected.filter(|key, _| contexts.contains(&key.context()));
         unreceived.iter().for_each(|found| self.refuse(*found));
         self.settle(ports);
         !unreceived.is_empty()

@@ -2,15 +2,64 @@
 
 use super::unexpected::Found;
 
-/// What a message is matched by (MPI-4.1 3.2.3).
+/// What a message is matched by (MPI-4.1 3.2.3): the context of its communicator, its sender's rank there, and its tag.
+///
+/// Two numbers, not three, so that a call has it in registers: written to memory in pieces and read across them, it would have a send wait
+/// for all stores before it (`bench/NOTES.md` 89).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Envelope {
+    context: u32,
+    source_and_tag: u64,
+}
+
+impl Envelope {
+    /// `source` is any but `u32::MAX`, `tag` any but `i32::MIN`: these stand for wildcards.
+    #[inline]
+    pub const fn new(context: u32, source: u32, tag: i32) -> Self {
+        Self { context, source_and_tag: source as u64 | (tag as u32 as u64) << 32 }
+    }
+
     /// Of the communicator.
-    pub context: u32,
+    #[inline]
+    pub const fn context(self) -> u32 {
+        self.context
+    }
+
     /// Rank of the sender in it.
-    pub source: u32,
-    /// Any but `i32::MIN`.
-    pub tag: i32,
+    #[inline]
+    pub const fn source(self) -> u32 {
+        self.source_and_tag as u32
+    }
+
+    /// What the sender called the message.
+    #[inline]
+    pub const fn tag(self) -> i32 {
+        (self.source_and_tag >> 32) as i32
+    }
+
+    /// The same in another context.
+    #[inline]
+    pub const fn in_context(self, context: u32) -> Self {
+        Self { context, ..self }
+    }
+
+    /// The same with another tag.
+    #[inline]
+    pub const fn with_tag(self, tag: i32) -> Self {
+        Self::new(self.context, self.source(), tag)
+    }
+
+    /// As records have it: the context, and a word of the rest.
+    #[inline]
+    pub(super) const fn to_words(self) -> (u32, u64) {
+        (self.context, self.source_and_tag)
+    }
+
+    /// From what [`Self::to_words`] gave.
+    #[inline]
+    pub(super) const fn from_words(context: u32, source_and_tag: u64) -> Self {
+        Self { context, source_and_tag }
+    }
 }
 
 /// What a receive or probe takes.

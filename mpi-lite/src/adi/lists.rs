@@ -4,13 +4,7 @@
 //! used last is looked at first, so that a program that keeps to one source and tag never hashes. Lists that became
 //! empty keep their place until the table is full.
 
-/// What a message is matched on. A part that a receive leaves open has a value that no message has ([`Key::masked`]).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Key {
-    pub context: u32,
-    pub source: u32,
-    pub tag: i32,
-}
+use super::envelope::Envelope;
 
 /// Which parts a receive leaves open: bit 0 the source, bit 1 the tag.
 pub(super) type Class = usize;
@@ -20,33 +14,38 @@ pub(super) const EXACT: Class = 0;
 /// In place of an open source: ranks are below.
 const ANY_SOURCE: u32 = u32::MAX;
 /// In place of an open tag: no message may have it.
-pub(super) const ANY_TAG: i32 = i32::MIN;
+const ANY_TAG: i32 = i32::MIN;
 
-impl Key {
+/// Envelopes as keys of lists. A part that a receive leaves open has a value that no message has.
+impl Envelope {
+    /// True where something stands that only receives have.
+    #[inline]
+    pub(super) const fn has_wildcard(self) -> bool {
+        self.source() == ANY_SOURCE || self.tag() == ANY_TAG
+    }
+
     /// The key of receives of `class` that take a message with this one.
     #[inline]
-    pub const fn masked(self, class: Class) -> Self {
-        Self {
-            context: self.context,
-            source: if class & 1 == 0 { self.source } else { ANY_SOURCE },
-            tag: if class & 2 == 0 { self.tag } else { ANY_TAG },
-        }
+    pub(super) const fn masked(self, class: Class) -> Self {
+        Self::new(
+            self.context(),
+            if class & 1 == 0 { self.source() } else { ANY_SOURCE },
+            if class & 2 == 0 { self.tag() } else { ANY_TAG },
+        )
     }
 
     /// The key and class of a receive.
     #[inline]
-    pub fn of_receive(context: u32, source: Option<u32>, tag: Option<i32>) -> (Self, Class) {
+    pub(super) fn of_receive(context: u32, source: Option<u32>, tag: Option<i32>) -> (Self, Class) {
         let class = usize::from(source.is_none()) | usize::from(tag.is_none()) << 1;
-        let key = Self { context, source: source.unwrap_or(ANY_SOURCE), tag: tag.unwrap_or(ANY_TAG) };
-        (key, class)
+        (Self::new(context, source.unwrap_or(ANY_SOURCE), tag.unwrap_or(ANY_TAG)), class)
     }
 
     #[inline]
     const fn hash(self) -> u64 {
         // Multiplied by odd constants of splitmix64 and folded: tags and ranks are small numbers in rows.
-        let low = (self.source as u64) << 32 | self.tag as u32 as u64;
-        let mixed =
-            (low ^ (self.context as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let (context, low) = self.to_words();
+        let mixed = (low ^ (context as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ mixed >> 32
     }
 }
@@ -66,7 +65,7 @@ pub(super) struct Lists {
 
 #[derive(Clone, Copy, Debug)]
 struct Head {
-    key: Key,
+    key: Envelope,
     first: u32,
     last: u32,
     used: bool,
@@ -79,7 +78,7 @@ struct Links {
 }
 
 const NONE: u32 = u32::MAX;
-const UNUSED: Head = Head { key: Key { context: 0, source: 0, tag: 0 }, first: NONE, last: NONE, used: false };
+const UNUSED: Head = Head { key: Envelope::new(0, 0, 0), first: NONE, last: NONE, used: false };
 const UNLINKED: Links = Links { next: NONE, previous: NONE };
 const HEADS_MIN: usize = 64;
 
@@ -92,7 +91,7 @@ impl Lists {
 
     /// Appends `number` to the list of `key`.
     #[inline]
-    pub fn push(&mut self, key: Key, number: u32) {
+    pub fn push(&mut self, key: Envelope, number: u32) {
         let at = match self.find(key) {
             Some(at) => at,
             None => self.add(key),
@@ -113,7 +112,7 @@ impl Lists {
 
     /// The oldest number in the list of `key`.
     #[inline]
-    pub fn first(&mut self, key: Key) -> Option<u32> {
+    pub fn first(&mut self, key: Envelope) -> Option<u32> {
         let at = self.find(key)?;
         let first = self.heads[at].first;
         (first != NONE).then_some(first)
@@ -121,7 +120,7 @@ impl Lists {
 
     /// Removes the oldest number in the list of `key`.
     #[inline]
-    pub fn pop(&mut self, key: Key) -> Option<u32> {
+    pub fn pop(&mut self, key: Envelope) -> Option<u32> {
         let at = self.find(key)?;
         let head = &mut self.heads[at];
         let first = head.first;
@@ -136,7 +135,7 @@ impl Lists {
 
     /// Removes `number`, which is in the list of `key`.
     #[inline]
-    pub fn remove(&mut self, key: Key, number: u32) {
+    pub fn remove(&mut self, key: Envelope, number: u32) {
         let Some(at) = self.find(key) else {
             debug_assert!(false, "what is in a list has a head");
             return;
@@ -156,7 +155,7 @@ impl Lists {
     }
 
     #[inline]
-    fn find(&mut self, key: Key) -> Option<usize> {
+    fn find(&mut self, key: Envelope) -> Option<usize> {
         if let Some(head) = self.heads.get(self.last)
             && head.key == key
             && head.used
@@ -166,7 +165,7 @@ impl Lists {
         self.search(key)
     }
 
-    fn search(&mut self, key: Key) -> Option<usize> {
+    fn search(&mut self, key: Envelope) -> Option<usize> {
         if self.heads.is_empty() {
             return None;
         }
@@ -186,7 +185,7 @@ impl Lists {
     }
 
     /// A new head for `key`, which has none.
-    fn add(&mut self, key: Key) -> usize {
+    fn add(&mut self, key: Envelope) -> usize {
         if (self.used + 1) * 2 > self.heads.len() {
             self.rebuild();
         }
@@ -197,7 +196,7 @@ impl Lists {
     }
 
     /// Where the head of `key`, which has none, goes.
-    fn place(&self, key: Key) -> usize {
+    fn place(&self, key: Envelope) -> usize {
         let mask = self.heads.len() - 1;
         let mut at = key.hash() as usize & mask;
         while self.heads[at].used {
@@ -230,7 +229,7 @@ mod tests {
     fn lists_that_became_empty_take_no_room_for_ever() {
         let mut lists = Lists::default();
         for tag in 0..10_000 {
-            let key = Key { context: 0, source: 0, tag };
+            let key = Envelope::new(0, 0, tag);
             lists.push(key, 0);
             assert_eq!(lists.pop(key), Some(0));
         }

@@ -1,6 +1,7 @@
 //! Which receive takes which message (MPI-4.1 3.5): both queues, whatever they hold.
 
-use super::lists::{Class, Key};
+use super::envelope::Envelope;
+use super::lists::Class;
 use super::posted::Posted;
 use super::unexpected::{Found, Unexpected};
 
@@ -20,13 +21,13 @@ impl<T> Default for Matching<T> {
 impl<T> Matching<T> {
     /// A message has arrived: the receive that takes it. If there is none, [`Unexpected::push`] must follow.
     #[inline]
-    pub fn arrive(&mut self, key: Key) -> Option<u32> {
+    pub fn arrive(&mut self, key: Envelope) -> Option<u32> {
         self.posted.take(key)
     }
 
     /// A receive is posted: the message that it takes. If there is none, the receive waits.
     #[inline]
-    pub fn post(&mut self, key: Key, class: Class, request: u32) -> Option<Found> {
+    pub fn post(&mut self, key: Envelope, class: Class, request: u32) -> Option<Found> {
         let found = self.unexpected.find(key, class);
         if found.is_none() {
             self.posted.post(key, class, request);
@@ -65,8 +66,8 @@ mod tests {
 
     type Pattern = (u32, Option<u32>, Option<i32>);
 
-    fn matches((context, source, tag): Pattern, key: Key) -> bool {
-        context == key.context && source.is_none_or(|s| s == key.source) && tag.is_none_or(|t| t == key.tag)
+    fn matches((context, source, tag): Pattern, key: Envelope) -> bool {
+        context == key.context() && source.is_none_or(|s| s == key.source()) && tag.is_none_or(|t| t == key.tag())
     }
 
     proptest! {
@@ -75,12 +76,12 @@ mod tests {
         #[test]
         fn queues_match_as_a_list_does(steps in proptest::collection::vec(step(), 0..120)) {
             let mut matching = Matching::default();
-            let (mut receives, mut messages) = (Vec::<(Pattern, u32)>::new(), Vec::<(Key, usize)>::new());
+            let (mut receives, mut messages) = (Vec::<(Pattern, u32)>::new(), Vec::<(Envelope, usize)>::new());
             let mut free: Vec<u32> = (0..200).rev().collect();
             for (number, step) in steps.into_iter().enumerate() {
                 match step {
                     Step::Arrive { context, source, tag } => {
-                        let key = Key { context, source, tag };
+                        let key = Envelope::new(context, source, tag);
                         let expected = receives.iter().position(|(pattern, _)| matches(*pattern, key));
                         let taken = matching.arrive(key);
                         prop_assert_eq!(taken, expected.map(|at| receives[at].1));
@@ -94,7 +95,7 @@ mod tests {
                     }
                     Step::Post { context, source, tag } => {
                         let Some(request) = free.pop() else { continue };
-                        let (key, class) = Key::of_receive(context, source, tag);
+                        let (key, class) = Envelope::of_receive(context, source, tag);
                         let expected = messages.iter().position(|(key, _)| matches((context, source, tag), *key));
                         let found = matching.post(key, class, request);
                         let taken = found.and_then(|found| matching.unexpected.take(found));
@@ -108,14 +109,14 @@ mod tests {
                         }
                     }
                     Step::Probe { context, source, tag } => {
-                        let (key, class) = Key::of_receive(context, source, tag);
+                        let (key, class) = Envelope::of_receive(context, source, tag);
                         let expected = messages.iter().find(|(key, _)| matches((context, source, tag), *key));
                         let found = matching.unexpected.find(key, class);
                         let seen = found.and_then(|found| matching.unexpected.get(found).map(|(key, n)| (key, *n)));
                         prop_assert_eq!(seen, expected.copied());
                     }
                     Step::SetAside { context, source, tag } => {
-                        let (key, class) = Key::of_receive(context, source, tag);
+                        let (key, class) = Envelope::of_receive(context, source, tag);
                         let Some(found) = matching.unexpected.find(key, class) else { continue };
                         matching.unexpected.set_aside(found);
                         let at = messages.iter().position(|(key, _)| matches((context, source, tag), *key)).unwrap();
@@ -125,7 +126,7 @@ mod tests {
                     Step::Cancel { which } => {
                         if receives.is_empty() { continue }
                         let ((context, source, tag), request) = receives.remove(which % receives.len());
-                        let (key, class) = Key::of_receive(context, source, tag);
+                        let (key, class) = Envelope::of_receive(context, source, tag);
                         matching.posted.remove(key, class, request);
                         free.push(request);
                     }
@@ -139,10 +140,10 @@ mod tests {
     fn thousands_of_lists_are_found_again() {
         let mut matching = Matching::default();
         for tag in 0..10_000 {
-            matching.unexpected.push(Key { context: 1, source: tag as u32 % 7, tag }, tag);
+            matching.unexpected.push(Envelope::new(1, tag as u32 % 7, tag), tag);
         }
         for tag in (0..10_000).rev() {
-            let (key, class) = Key::of_receive(1, (tag % 2 == 0).then_some(tag as u32 % 7), Some(tag));
+            let (key, class) = Envelope::of_receive(1, (tag % 2 == 0).then_some(tag as u32 % 7), Some(tag));
             let found = matching.post(key, class, 0).unwrap();
             assert_eq!(matching.unexpected.take(found).unwrap().1, tag);
         }

@@ -28,7 +28,7 @@
 //! // SAFETY: both stay where they are until the requests are over, and `room` is not touched before.
 //! let (hello, into) = unsafe { (Outgoing::lend(b"hello"), Incoming::lend(&raw mut room)) };
 //! let receive = device.recv(Pattern { context: 1, source: None, tag: Some(7) }, into);
-//! let send = device.send(0, Envelope { context: 1, source: 0, tag: 7 }, hello, Mode::Standard);
+//! let send = device.send(0, Envelope::new(1, 0, 7), hello, Mode::Standard);
 //! assert_eq!(device.wait(receive).bytes, 5);
 //! device.wait(send);
 //! assert_eq!(&room, b"hello");

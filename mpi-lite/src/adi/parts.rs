@@ -8,7 +8,7 @@
 //! ```
 
 use super::engine::{Engine, Stuck};
-use super::lists::Key;
+use super::envelope::Envelope;
 use super::memory::Outgoing;
 use super::peer::{Item, Way};
 use super::port::Port;
@@ -57,7 +57,7 @@ impl Engine {
         ports: &mut [Port],
         request: Request,
         to: u32,
-        key: Key,
+        key: Envelope,
         bytes: Outgoing,
     ) -> Result<(), Stuck> {
         let first = part_len(self.peers[to as usize].whole_max);
@@ -93,7 +93,7 @@ impl Engine {
     }
 
     /// The first part of a message of `len` bytes has come.
-    pub fn handle_begin(&mut self, process: u32, key: Key, len: u64, bytes: &[u8]) {
+    pub fn handle_begin(&mut self, process: u32, key: Envelope, len: u64, bytes: &[u8]) {
         let peer = &self.peers[process as usize];
         if peer.gone {
             // Its other parts will not come.
@@ -108,7 +108,7 @@ impl Engine {
         let mut is_held = false;
         let whose = if let Some(request) = self.matching.arrive(key) {
             self.fill_begun(request, process, key, len, bytes)
-        } else if self.revoked.contains(&key.context) {
+        } else if self.revoked.contains(&key.context()) {
             Whose::Nobody
         } else if self.peers[process as usize].credit.hold(len) {
             is_held = true;
@@ -150,7 +150,7 @@ impl Engine {
     }
 
     /// A receive takes a message of which parts are missing.
-    pub fn match_incomplete(&mut self, request: u32, process: u32, key: Key, len: usize, bytes: &[u8]) {
+    pub fn match_incomplete(&mut self, request: u32, process: u32, key: Envelope, len: usize, bytes: &[u8]) {
         if self.peers[process as usize].incomplete.is_none() {
             // Its sender ended before the rest came.
             return self.requests.complete(request, Status::failed(Error::ProcFailed));
@@ -162,7 +162,7 @@ impl Engine {
     }
 
     /// A receive has the first `bytes` of a message of `len`.
-    fn fill_begun(&mut self, request: u32, process: u32, key: Key, len: usize, bytes: &[u8]) -> Whose {
+    fn fill_begun(&mut self, request: u32, process: u32, key: Envelope, len: usize, bytes: &[u8]) -> Whose {
         let receive = self.requests.handle(request);
         let slot = self.requests.at(request);
         slot.status = Status::of_message(key, len, slot.incoming.len());

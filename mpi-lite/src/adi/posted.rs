@@ -1,6 +1,7 @@
 //! The posted queue: receives that wait for their message.
 
-use super::lists::{CLASSES, Class, EXACT, Key, Lists};
+use super::envelope::Envelope;
+use super::lists::{CLASSES, Class, EXACT, Lists};
 
 /// Posted receives by their request's number. A message takes the oldest one that matches it (MPI-4.1 3.5).
 ///
@@ -19,7 +20,7 @@ pub(super) struct Posted {
 impl Posted {
     /// Appends a receive.
     #[inline]
-    pub fn post(&mut self, key: Key, class: Class, request: u32) {
+    pub fn post(&mut self, key: Envelope, class: Class, request: u32) {
         if self.order.len() <= request as usize {
             self.order.resize(request as usize + 1, 0);
         }
@@ -31,7 +32,7 @@ impl Posted {
 
     /// Takes out the receive that a message with `key` goes to.
     #[inline]
-    pub fn take(&mut self, key: Key) -> Option<u32> {
+    pub fn take(&mut self, key: Envelope) -> Option<u32> {
         if self.open != 0 {
             return self.take_oldest(key);
         }
@@ -39,7 +40,7 @@ impl Posted {
         if list.len() == 0 { None } else { list.pop(key) }
     }
 
-    fn take_oldest(&mut self, key: Key) -> Option<u32> {
+    fn take_oldest(&mut self, key: Envelope) -> Option<u32> {
         let mut oldest: Option<(Class, u32)> = None;
         for class in 0..CLASSES {
             if self.lists[class].len() == 0 {
@@ -57,7 +58,7 @@ impl Posted {
 
     /// Takes out a receive that was posted with `key` and `class`.
     #[inline]
-    pub fn remove(&mut self, key: Key, class: Class, request: u32) {
+    pub fn remove(&mut self, key: Envelope, class: Class, request: u32) {
         self.open -= usize::from(class != EXACT);
         self.lists[class].remove(key, request);
     }

@@ -37,7 +37,7 @@
 use sidelane_nic::share::Ticket;
 use sidelane_proto::RemoteKey;
 
-use super::lists::{ANY_TAG, Key};
+use super::envelope::Envelope;
 use super::shared_copy::Place;
 
 /// Kinds of records.
@@ -116,7 +116,7 @@ pub(super) struct Announce {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Record<'a> {
     Unasked(Unasked<'a>),
-    Announce { key: Key, announce: Announce, bytes: &'a [u8] },
+    Announce { key: Envelope, announce: Announce, bytes: &'a [u8] },
     Accept(Accept),
     Share(Share, Ticket),
     Data { receive: u64, at: u64, bytes: &'a [u8] },
@@ -127,15 +127,15 @@ pub(super) enum Record<'a> {
 /// What a sender does not ask before it sends, with the message's bytes in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unasked<'a> {
-    Eager { key: Key, bytes: &'a [u8] },
-    Begin { key: Key, len: u64, bytes: &'a [u8] },
+    Eager { key: Envelope, bytes: &'a [u8] },
+    Begin { key: Envelope, len: u64, bytes: &'a [u8] },
     Part { at: u64, bytes: &'a [u8] },
 }
 
 /// The credit that an eager message's record brings, its key and its bytes. `None`: it is another record, or cannot be read. Not of what
 /// another process may be writing: [`parse_shared`].
 #[inline]
-pub(super) fn parse_eager(message: &[u8]) -> Option<(u16, Key, &[u8])> {
+pub(super) fn parse_eager(message: &[u8]) -> Option<(u16, Envelope, &[u8])> {
     let (head, bytes) = message.split_first_chunk::<EAGER_LEN>()?;
     let key = key_of(head).filter(|_| head[0] == kind::EAGER)?;
     Some((u16::from_le_bytes([head[2], head[3]]), key, bytes))
@@ -210,15 +210,15 @@ fn parse_other(kind: u8, message: &[u8]) -> Option<Record<'_>> {
 
 /// The front of an eager message; the payload follows.
 #[inline]
-pub(super) const fn eager(key: Key, credit: u16) -> [u8; EAGER_LEN] {
-    let low = kind::EAGER as u64 | (credit as u64) << 16 | (key.context as u64) << 32;
-    let high = key.source as u64 | (key.tag as u32 as u64) << 32;
+pub(super) const fn eager(envelope: Envelope, credit: u16) -> [u8; EAGER_LEN] {
+    let (context, high) = envelope.to_words();
+    let low = kind::EAGER as u64 | (credit as u64) << 16 | (context as u64) << 32;
     // Two words: what is written in one piece is read in one (`proto`'s copy.rs).
     (low as u128 | (high as u128) << 64).to_le_bytes()
 }
 
 /// The front of a message of `len` bytes in parts; the first one follows.
-pub(super) fn begin(key: Key, credit: u16, len: u64) -> [u8; BEGIN_LEN] {
+pub(super) fn begin(key: Envelope, credit: u16, len: u64) -> [u8; BEGIN_LEN] {
     let mut out = [0; BEGIN_LEN];
     out[..EAGER_LEN].copy_from_slice(&eager(key, credit));
     out[0] = kind::BEGIN;
@@ -232,7 +232,7 @@ pub(super) fn part(credit: u16, at: u64) -> [u8; NOTE_LEN] {
 }
 
 /// The front of an announcement; the message's first bytes follow.
-pub(super) fn announce(key: Key, credit: u16, Announce { send, len, address }: Announce) -> [u8; ANNOUNCE_LEN] {
+pub(super) fn announce(key: Envelope, credit: u16, Announce { send, len, address }: Announce) -> [u8; ANNOUNCE_LEN] {
     let mut out = [0; ANNOUNCE_LEN];
     out[..EAGER_LEN].copy_from_slice(&eager(key, credit));
     out[0] = kind::ANNOUNCE;
@@ -304,11 +304,11 @@ fn put_words<const N: usize>(out: &mut [u8], words: [u64; N]) {
 
 /// `None` where a tag stands that only receives may have.
 #[inline]
-fn key_of(head: &[u8; EAGER_LEN]) -> Option<Key> {
+fn key_of(head: &[u8; EAGER_LEN]) -> Option<Envelope> {
     // Two words, as they were written: a load across both would wait for them (bench/NOTES.md 73).
     let [low, high] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|byte| head[at + byte])));
-    let key = Key { context: (low >> 32) as u32, source: high as u32, tag: (high >> 32) as u32 as i32 };
-    (key.tag != ANY_TAG && key.source != u32::MAX).then_some(key)
+    let envelope = Envelope::from_words((low >> 32) as u32, high);
+    (!envelope.has_wildcard()).then_some(envelope)
 }
 
 #[inline]
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const KEY: Key = Key { context: 0x0102_0304, source: 5, tag: -7 };
+    const KEY: Envelope = Envelope::new(0x0102_0304, 5, -7);
 
     #[test]
     fn every_record_reads_back() {
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_wildcard_on_the_wire_is_refused() {
-        for key in [Key { tag: ANY_TAG, ..KEY }, Key { source: u32::MAX, ..KEY }] {
+        for key in [KEY.with_tag(i32::MIN), Envelope::new(1, u32::MAX, 5)] {
             assert_eq!((parse(&eager(key, 0)), parse(&begin(key, 0, 9))), (None, None));
         }
     }

@@ -15,7 +15,7 @@
 use std::ops::Range;
 
 use super::engine::{Engine, Stuck};
-use super::lists::Key;
+use super::envelope::Envelope;
 use super::memory::Outgoing;
 use super::peer::{Item, Peer, Way};
 use super::port::Port;
@@ -62,7 +62,7 @@ impl Engine {
         ports: &mut [Port],
         request: Request,
         to: u32,
-        key: Key,
+        key: Envelope,
         bytes: Outgoing,
     ) -> Result<(), Stuck> {
         let whole_max = self.learn_whole_max(ports, to);
@@ -90,14 +90,14 @@ impl Engine {
     }
 
     /// A message is announced, and its first bytes are here.
-    pub fn handle_announce(&mut self, process: u32, key: Key, announce: Announce, bytes: &[u8]) {
+    pub fn handle_announce(&mut self, process: u32, key: Envelope, announce: Announce, bytes: &[u8]) {
         if let Some(request) = self.matching.arrive(key) {
             if !bytes.is_empty() {
                 self.owe(process, bytes.len());
             }
             return self.match_announced(request, process, key, announce, bytes);
         }
-        if self.revoked.contains(&key.context) {
+        if self.revoked.contains(&key.context()) {
             if !bytes.is_empty() {
                 self.owe(process, bytes.len());
             }
@@ -113,7 +113,7 @@ impl Engine {
     }
 
     /// A receive takes a message that was kept.
-    pub fn match_kept(&mut self, request: u32, key: Key, message: Message) {
+    pub fn match_kept(&mut self, request: u32, key: Envelope, message: Message) {
         let (is_incomplete, held) = (message.is_incomplete(), message.held());
         let Message { process, len, bytes, send, address } = message;
         if let Some(held) = held.filter(|_| process != self.own) {
@@ -130,7 +130,7 @@ impl Engine {
         self.buffers.give(bytes);
     }
 
-    fn match_announced(&mut self, request: u32, process: u32, key: Key, announce: Announce, bytes: &[u8]) {
+    fn match_announced(&mut self, request: u32, process: u32, key: Envelope, announce: Announce, bytes: &[u8]) {
         let slot = self.requests.at(request);
         let (len, here) = (announce.len as usize, bytes.len().min(slot.incoming.len()));
         let status = Status::of_message(key, len, slot.incoming.len());
@@ -325,7 +325,7 @@ impl Engine {
             (Note::Taken, State::Announced { .. }) => Status::SENT,
             // Refused: also by who has freed the communicator, before it heard of the cancel.
             (Note::Cancelled | Note::Refused, State::Announced { cancelling: true })
-                if !self.revoked.contains(&slot.key.context) =>
+                if !self.revoked.contains(&slot.key.context()) =>
             {
                 Status { cancelled: true, ..Status::SENT }
             }

@@ -2,7 +2,8 @@
 
 use sidelane_proto::Region;
 
-use super::lists::{Class, Key};
+use super::envelope::Envelope;
+use super::lists::Class;
 use super::memory::{Incoming, Outgoing};
 
 /// A send or receive under way.
@@ -48,9 +49,9 @@ impl Status {
 
     /// Of a message of `len` bytes that is received into `room`.
     #[inline]
-    pub(super) fn of_message(key: Key, len: usize, room: usize) -> Self {
+    pub(super) fn of_message(key: Envelope, len: usize, room: usize) -> Self {
         let error = (room < len).then_some(Error::Truncated);
-        Self { source: key.source, tag: key.tag, bytes: len.min(room), cancelled: false, error }
+        Self { source: key.source(), tag: key.tag(), bytes: len.min(room), cancelled: false, error }
     }
 
     pub(super) const fn failed(error: Error) -> Self {
@@ -113,7 +114,7 @@ pub(super) struct Slot {
     pub orphan: bool,
     /// The other process; `NOBODY` while a receive from anybody is not matched.
     pub process: u32,
-    pub key: Key,
+    pub key: Envelope,
     pub outgoing: Outgoing,
     pub incoming: Incoming,
     pub status: Status,
@@ -132,7 +133,7 @@ pub(super) struct Requests {
 impl Requests {
     /// A free slot, in state [`State::Complete`]: its user sets another.
     #[inline]
-    pub fn begin(&mut self, process: u32, key: Key, outgoing: Outgoing, incoming: Incoming) -> Request {
+    pub fn begin(&mut self, process: u32, key: Envelope, outgoing: Outgoing, incoming: Incoming) -> Request {
         if self.free.is_empty() {
             self.grow();
         }
@@ -205,7 +206,7 @@ impl Requests {
             state: State::Free,
             orphan: false,
             process: NOBODY,
-            key: Key::of_receive(0, None, None).0,
+            key: Envelope::of_receive(0, None, None).0,
             outgoing: Outgoing::EMPTY,
             incoming: Incoming::EMPTY,
             status: Status::SENT,
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
 
     fn begin(requests: &mut Requests) -> Request {
-        requests.begin(0, Key { context: 0, source: 0, tag: 0 }, Outgoing::EMPTY, Incoming::EMPTY)
+        requests.begin(0, Envelope::new(0, 0, 0), Outgoing::EMPTY, Incoming::EMPTY)
     }
 
     #[test]

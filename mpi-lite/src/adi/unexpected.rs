@@ -1,6 +1,7 @@
 //! The unexpected queue: messages that came before their receive.
 
-use super::lists::{CLASSES, Class, EXACT, Key, Lists};
+use super::envelope::Envelope;
+use super::lists::{CLASSES, Class, EXACT, Lists};
 
 /// Messages in the order of their arrival, each with what is known of it. A receive takes the oldest one that it matches.
 ///
@@ -24,7 +25,7 @@ pub(super) struct Found {
 
 #[derive(Debug)]
 struct Entry<T> {
-    key: Key,
+    key: Envelope,
     generation: u32,
     order: u64,
     /// In the lists, to be found.
@@ -52,7 +53,7 @@ impl<T> Unexpected<T> {
     }
 
     /// Appends a message.
-    pub fn push(&mut self, key: Key, content: T) -> Found {
+    pub fn push(&mut self, key: Envelope, content: T) -> Found {
         let order = self.arrived;
         self.arrived += 1;
         let index = match self.free.pop() {
@@ -76,7 +77,7 @@ impl<T> Unexpected<T> {
 
     /// The oldest message that a receive with `key` and `class` takes.
     #[inline]
-    pub fn find(&mut self, key: Key, class: Class) -> Option<Found> {
+    pub fn find(&mut self, key: Envelope, class: Class) -> Option<Found> {
         if self.len() == 0 {
             return None;
         }
@@ -88,7 +89,7 @@ impl<T> Unexpected<T> {
     }
 
     /// What is known of a message, and its key.
-    pub fn get(&mut self, found: Found) -> Option<(Key, &mut T)> {
+    pub fn get(&mut self, found: Found) -> Option<(Envelope, &mut T)> {
         let entry = self.entries.get_mut(found.index as usize)?;
         let key = entry.key;
         entry.content.as_mut().filter(|_| entry.generation == found.generation).map(|content| (key, content))
@@ -109,7 +110,7 @@ impl<T> Unexpected<T> {
     }
 
     /// Takes a message out.
-    pub fn take(&mut self, found: Found) -> Option<(Key, T)> {
+    pub fn take(&mut self, found: Found) -> Option<(Envelope, T)> {
         self.set_aside(found);
         let entry = self.entries.get_mut(found.index as usize)?;
         let content = entry.content.take_if(|_| entry.generation == found.generation)?;
@@ -119,16 +120,16 @@ impl<T> Unexpected<T> {
     }
 
     /// All messages to be found that `which` picks, in no particular order. For what seldom happens: looks at each.
-    pub fn filter(&self, which: impl FnMut(Key, &T) -> bool) -> Vec<Found> {
+    pub fn filter(&self, which: impl FnMut(Envelope, &T) -> bool) -> Vec<Found> {
         self.pick(|entry| entry.queued, which)
     }
 
     /// The same, and of those that were set aside.
-    pub fn filter_all(&self, which: impl FnMut(Key, &T) -> bool) -> Vec<Found> {
+    pub fn filter_all(&self, which: impl FnMut(Envelope, &T) -> bool) -> Vec<Found> {
         self.pick(|_| true, which)
     }
 
-    fn pick(&self, among: impl Fn(&Entry<T>) -> bool, mut which: impl FnMut(Key, &T) -> bool) -> Vec<Found> {
+    fn pick(&self, among: impl Fn(&Entry<T>) -> bool, mut which: impl FnMut(Envelope, &T) -> bool) -> Vec<Found> {
         let entries = self.entries.iter().zip(0u32..);
         entries
             .filter(|(entry, _)| {

@@ -225,7 +225,7 @@ impl Communicator {
     /// Sends what members of this communicator agree on, apart from its program's messages.
     pub(super) fn tell<T: Equivalence>(&self, data: &[T], rank: u32, topic: Topic) -> Result<(), ErrorClass> {
         let (process, envelope) = self.envelope(rank, topic.tag)?;
-        let envelope = Envelope { context: self.context(topic.kind), ..envelope };
+        let envelope = envelope.in_context(self.context(topic.kind));
         // SAFETY: `data` is borrowed until this returns, which it does when the send is over.
         let (bytes, stage) = unsafe { outgoing(Mode::Standard, data.as_ptr().cast(), data.len(), &T::datatype()) }?;
         let begin = |device: &mut Device| {
@@ -238,7 +238,7 @@ impl Communicator {
     /// The same of a copy, and waits for nothing: whoever cannot be told will not be heard either.
     pub(super) fn leave_word<T: Equivalence>(&self, data: &[T], rank: u32, topic: Topic) -> Result<(), ErrorClass> {
         let (process, envelope) = self.envelope(rank, topic.tag)?;
-        let envelope = Envelope { context: self.context(topic.kind), ..envelope };
+        let envelope = envelope.in_context(self.context(topic.kind));
         // SAFETY: the elements are copied here.
         let (bytes, stage) = unsafe { outgoing(Mode::Buffered, data.as_ptr().cast(), data.len(), &T::datatype()) }?;
         let mut state = self.0.local.lock();
@@ -300,7 +300,7 @@ impl Communicator {
             return Err(ErrorClass::Tag);
         }
         let process = self.peers().process(rank).ok_or(ErrorClass::Rank)?;
-        Ok((process, Envelope { context: self.context(Kind::Point), source: self.0.rank, tag }))
+        Ok((process, Envelope::new(self.context(Kind::Point), self.0.rank, tag)))
     }
 
     /// # Panics

@@ -45,13 +45,13 @@ impl Members {
     }
 
     pub(super) fn ask(&self, device: &mut Device, to: usize, request: Outgoing) -> Request {
-        let envelope = Envelope { context: self.contexts.requests, source: self.rank as u32, tag: 0 };
+        let envelope = Envelope::new(self.contexts.requests, self.rank as u32, 0);
         device.send(self.processes[to], envelope, request, Mode::Standard)
     }
 
     /// Everything but requests.
     pub(super) fn say(&self, device: &mut Device, to: usize, tag: i32, bytes: Outgoing) -> Request {
-        let envelope = Envelope { context: self.contexts.answers, source: self.rank as u32, tag };
+        let envelope = Envelope::new(self.contexts.answers, self.rank as u32, tag);
         device.send(self.processes[to], envelope, bytes, Mode::Standard)
     }
 

@@ -235,7 +235,7 @@ mod tests {
 
     fn push(queue: &mut Queue, device: &mut Device, number: u64, context: u32, mode: Mode) -> Operation {
         let bytes = Bytes::zeros(8);
-        let envelope = Envelope { context, source: 0, tag: 0 };
+        let envelope = Envelope::new(context, 0, 0);
         let sent = device.send(0, envelope, bytes.outgoing(), mode);
         queue.push(device, number, Kind::Put, vec![(sent, bytes)], None);
         Operation { rank: 0, number, end: queue.end().messages }

@@ -305,7 +305,7 @@ fn meet(device: &mut Device, rank: usize, size: usize) {
         let tag = distance as i32;
         let source = Some(Source { rank: from as u32, process: from as u32 });
         let receive = device.recv(Pattern { context: CONTEXTS, source, tag: Some(tag) }, Incoming::EMPTY);
-        let envelope = Envelope { context: CONTEXTS, source: rank as u32, tag };
+        let envelope = Envelope::new(CONTEXTS, rank as u32, tag);
         let send = device.send(to as u32, envelope, Outgoing::EMPTY, Mode::Standard);
         device.wait(send);
         device.wait(receive);

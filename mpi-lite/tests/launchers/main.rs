@@ -27,7 +27,7 @@ fn part_of_a_rank() {
         let (out, into) = unsafe { (Outgoing::lend(&raw const *message), Incoming::lend(&raw mut *room)) };
         let source = Some(Source { rank: from, process: from });
         let receive = world.device().recv(Pattern { context: 0, source, tag: Some(0) }, into);
-        let send = world.device().send(to, Envelope { context: 0, source: rank, tag: 0 }, out, Mode::Standard);
+        let send = world.device().send(to, Envelope::new(0, rank, 0), out, Mode::Standard);
         world.device().wait(send);
         world.device().wait(receive);
         assert!(room.iter().all(|byte| *byte == from as u8));

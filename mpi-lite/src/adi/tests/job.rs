@@ -91,7 +91,7 @@ impl Job {
 
     pub fn send_as(&mut self, from: u32, to: u32, tag: i32, bytes: &[u8], mode: Mode) -> Request {
         let lent = self.lend(bytes);
-        self.devices[from as usize].send(to, Envelope { context: CONTEXT, source: from, tag }, lent, mode)
+        self.devices[from as usize].send(to, Envelope::new(CONTEXT, from, tag), lent, mode)
     }
 
     /// `bytes`, for one send.

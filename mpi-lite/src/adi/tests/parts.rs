@@ -2,7 +2,6 @@
 
 use super::job::{CONTEXT, Job, Receive, bytes, pattern};
 use super::messages::quick_to_notice;
-use crate::adi::lists::Key;
 use crate::adi::record::Unasked;
 use crate::adi::request::State;
 use crate::adi::{Config, Counters, Envelope, Error, Limits, Mode, Pattern, Request};
@@ -10,7 +9,7 @@ use sidelane_nic::mem::{Config as NodeConfig, LineModel, LinkModel};
 
 /// Frames of nine KB, so parts of 8 KiB.
 const FRAME: usize = 9_000;
-const KEY: Key = Key { context: CONTEXT, source: 0, tag: 5 };
+const KEY: Envelope = Envelope::new(CONTEXT, 0, 5);
 /// The longest that is sent unasked, and most of the credit.
 const LONGEST: usize = 50_000;
 
@@ -63,7 +62,7 @@ fn check_credit(job: &mut Job) {
         // The credit travels back.
         job.steps(100);
         let lent = job.lend(&bytes(3, LONGEST));
-        let send = job.devices[0].send(1, Envelope { context, source: 0, tag: 2 }, lent, Mode::Standard);
+        let send = job.devices[0].send(1, Envelope::new(context, 0, 2), lent, Mode::Standard);
         let wanted = Pattern { context, ..pattern(Some(0), Some(2)) };
         while waits && job.devices[1].probe(wanted).is_none() {
             assert_eq!(*job.devices[1].counters(), Counters::default());

@@ -2,7 +2,7 @@
 
 use super::job::{CONTEXT, Job, bytes, pattern, small_limits};
 use crate::adi::engine::Engine;
-use crate::adi::lists::Key;
+use crate::adi::envelope::Envelope;
 use crate::adi::record::{self, Accept, Announce, Note, Record, Unasked};
 use crate::adi::{Config, Error, Mode};
 use sidelane_nic::mem::LinkModel;
@@ -176,7 +176,7 @@ fn a_receive_that_is_said_to_be_over_twice_ends_once() {
 /// Nobody of this version says any of it. The sender has announced a message, and the receiver waits for its rest.
 #[test]
 fn what_breaks_the_rules_is_counted_and_changes_nothing() {
-    let (message, key) = (bytes(1, 900), Key { context: CONTEXT, source: 0, tag: 3 });
+    let (message, key) = (bytes(1, 900), Envelope::new(CONTEXT, 0, 3));
     let mut job = Job::pair(&small_limits());
     let send = job.send(0, 1, 2, &message);
     job.steps(30);

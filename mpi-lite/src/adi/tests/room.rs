@@ -113,7 +113,7 @@ fn revoking_a_context_gives_back_the_credit_of_what_was_kept_in_it() {
     assert_eq!(job.finish(0, unasked).error, Some(Error::Revoked));
     job.steps(30);
     let nothing = job.lend(&[]);
-    let elsewhere = Envelope { context: CONTEXT + 1, source: 0, tag: 2 };
+    let elsewhere = Envelope::new(CONTEXT + 1, 0, 2);
     job.devices[0].revoke(CONTEXT);
     for to in [0, 1] {
         let again = job.devices[0].send(to, elsewhere, nothing, Mode::Standard);

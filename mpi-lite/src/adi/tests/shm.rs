@@ -18,7 +18,7 @@ fn job(size: u32, config: &Config, change: fn(&mut Process), each: impl Fn(&mut 
 }
 
 fn send(device: &mut Device, to: u32, tag: i32, bytes: &[u8]) {
-    let envelope = Envelope { context: 1, source: device.own(), tag };
+    let envelope = Envelope::new(1, device.own(), tag);
     // SAFETY: we wait until it is complete.
     let request = device.send(to, envelope, unsafe { Outgoing::lend(bytes) }, Mode::Standard);
     assert_eq!(device.wait(request).error, None);
@@ -52,7 +52,7 @@ fn what_has_found_no_room_goes_out_before_the_connections_end() {
                 return;
             }
             for tag in 0..MANY {
-                let envelope = Envelope { context: 1, source: 0, tag };
+                let envelope = Envelope::new(1, 0, tag);
                 // SAFETY: the message outlives the job, and nobody writes it.
                 let request =
                     device.send(1, envelope, unsafe { Outgoing::lend(&raw const message[..]) }, Mode::Standard);
@@ -204,7 +204,7 @@ fn a_turn_in_which_sends_go_on_has_moved() {
                 (0..SENDS).for_each(|_| assert_eq!(recv(device, 0, 3, 8), MESSAGE));
                 return;
             }
-            let envelope = Envelope { context: 1, source: 0, tag: 3 };
+            let envelope = Envelope::new(1, 0, 3);
             // SAFETY: they are for ever.
             let bytes = || unsafe { Outgoing::lend(&raw const MESSAGE[..]) };
             let sends: Vec<_> = (0..SENDS).map(|_| device.send(1, envelope, bytes(), Mode::Standard)).collect();

@@ -236,7 +236,7 @@ impl Execution {
         for transfer in round.transfers {
             let request = match *transfer {
                 Transfer::Send(to, span) => {
-                    let envelope = Envelope { context: route.context, source: route.rank, tag: self.tag };
+                    let envelope = Envelope::new(route.context, route.rank, self.tag);
                     // SAFETY: A schedule reads and writes what was lent to it as `check` demands: nothing that is sent is
                     // written in the same round. The memory stays until all requests are over: `lent` is given up only
                     // then, and scratch memory changes only in `start`.

@@ -88,7 +88,7 @@ impl Words<'_> {
 
     fn say(&mut self, member: usize) {
         let Members { context, rank, processes, tag, .. } = self.members;
-        let envelope = Envelope { context, source: rank as u32, tag };
+        let envelope = Envelope::new(context, rank as u32, tag);
         let word = self.device.send(processes[member], envelope, Outgoing::EMPTY, Mode::Standard);
         self.device.free(word);
         self.device.flush();

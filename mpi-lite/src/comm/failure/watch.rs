@@ -166,7 +166,7 @@ impl Failures {
         let unsaid = std::mem::take(&mut self.unsaid);
         let moved = !unsaid.is_empty();
         for (process, bytes) in unsaid {
-            let envelope = Envelope { context: self.context, source: self.own, tag: 0 };
+            let envelope = Envelope::new(self.context, self.own, 0);
             // SAFETY: the bytes stay in `sends` until the send is over, and nobody writes them. Whoever drops this before has
             // dropped the device, which it is part of.
             let request = device.send(process, envelope, unsafe { Outgoing::lend(&raw const *bytes) }, Mode::Standard);

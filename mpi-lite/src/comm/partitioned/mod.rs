@@ -17,7 +17,7 @@ mod word;
 
 use std::sync::{Arc, Mutex};
 
-use crate::adi::{self, Envelope, Incoming, Outgoing, Pattern, lock};
+use crate::adi::{self, Incoming, Outgoing, Pattern, lock};
 use crate::datatype::Datatype;
 
 use super::context::Kind;
@@ -77,13 +77,13 @@ impl Communicator {
         let to = to.map(|(process, envelope)| {
             let mut state = self.0.local.lock();
             let first = state.partition_tags(partitions);
-            let envelope = Envelope { context: self.context(Kind::Partitioned), ..envelope };
+            let envelope = envelope.in_context(self.context(Kind::Partitioned));
             let word = Packed::new(Word { partitions, bytes: array.bytes, tag: first }.write());
             // SAFETY: `word` stays until the send is over: the state keeps it.
             let bytes = unsafe { Outgoing::lend(word.as_ptr()) };
             let request = state.device.send(process, envelope, bytes, adi::Mode::Standard);
             state.orphans.push(Transfer { request, stage: Stage::SentPacked(word) });
-            (process, Envelope { tag: first, ..envelope })
+            (process, envelope.with_tag(first))
         });
         let sending = Arc::new(Mutex::new(Sending { array, to, round: Round::Inactive }));
         let partitions = Partitions { comm: self.clone(), sending: Arc::clone(&sending) };

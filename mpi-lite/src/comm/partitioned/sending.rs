@@ -78,7 +78,7 @@ impl Sending {
         let (at, count) = (self.array.at(partition), self.array.count);
         // SAFETY: who made it has promised that the data stays, and is not written, from now until the message is over.
         let (bytes, stage) = unsafe { outgoing(Mode::Standard, at, count, &self.array.datatype) }?;
-        let envelope = Envelope { tag: tag(envelope.tag, partition), ..envelope };
+        let envelope = envelope.with_tag(tag(envelope.tag(), partition));
         let request = device.send(process, envelope, bytes, adi::Mode::Standard);
         under_way.push(Transfer { request, stage });
         Ok(())
@@ -96,7 +96,7 @@ impl Sending {
         if let Some((process, envelope)) = &self.to
             && *missing > 0
         {
-            *error = error.or_else(|| hopeless(device, *process, envelope.context));
+            *error = error.or_else(|| hopeless(device, *process, envelope.context()));
         }
         // Those that are not ready are not waited for when they, or the others, can't be sent.
         if !under_way.is_empty() || (*missing > 0 && error.is_none()) {
@@ -124,6 +124,6 @@ impl Run for SendRun {
     }
 
     fn context(&self) -> Option<u32> {
-        lock(&self.0).to.map(|(_, envelope)| envelope.context)
+        lock(&self.0).to.map(|(_, envelope)| envelope.context())
     }
 }

@@ -195,7 +195,7 @@ fn pass(world: &mut World, message: &[u8]) -> Vec<u8> {
     let source = Some(Source { rank: from, process: from });
     let device = world.device();
     let receive = device.recv(Pattern { context: 0, source, tag: Some(0) }, into);
-    let send = device.send(to, Envelope { context: 0, source: rank, tag: 0 }, out, Mode::Standard);
+    let send = device.send(to, Envelope::new(0, rank, 0), out, Mode::Standard);
     assert_eq!(device.wait(send).error, None);
     assert_eq!(device.wait(receive).error, None);
     room

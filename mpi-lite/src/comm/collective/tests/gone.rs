@@ -87,7 +87,7 @@ fn who_waits_while_a_member_is_gone_is_patient_and_not_for_ever_however_often_it
             1 => {
                 device.wait_until(|_| waits.load(Ordering::Acquire).then_some(()));
                 // Its part of the first call; it has none in those that follow.
-                let envelope = adi::Envelope { context: 5, source: 1, tag: ranks.next_tag() };
+                let envelope = adi::Envelope::new(5, 1, ranks.next_tag());
                 // SAFETY: nobody writes it.
                 let sent = device.send(0, envelope, unsafe { adi::Outgoing::lend(&GIVEN) }, adi::Mode::Standard);
                 return device.free(sent);

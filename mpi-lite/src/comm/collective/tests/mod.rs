@@ -293,7 +293,7 @@ fn what_was_sent_before_a_call_goes_out_with_it() {
             if device.own() == 0 {
                 // Not only the first one, which goes at once.
                 for tag in 0..3 {
-                    let envelope = adi::Envelope { context: 7, source: 1, tag };
+                    let envelope = adi::Envelope::new(7, 1, tag);
                     let sent = device.send(1, envelope, adi::Outgoing::EMPTY, adi::Mode::Standard);
                     device.free(sent);
                 }
