@@ -18,6 +18,7 @@ pub mod contender;
 pub mod idle;
 pub mod ladder;
 pub mod machine;
+pub mod pace;
 mod page;
 pub mod pattern;
 pub mod remote;

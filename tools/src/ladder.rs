@@ -170,7 +170,7 @@ pub fn run(args: LadderArgs) -> Result<i32, Failure> {
         files.show(report.to_table_within(table::room()));
         match &mut whole {
             None => whole = Some(report),
-            Some(whole) => whole.rungs.extend(report.rungs),
+            Some(whole) => whole.append(report),
         }
     }
     if !without.is_empty() {

@@ -14,6 +14,7 @@ use std::fmt;
 use std::io;
 
 use crate::contender::Contender;
+use crate::pace::Pace;
 use crate::pattern::{Kind, Outcome, Pattern};
 use crate::report::Report;
 use crate::side::{Layer, Path, Sealing};
@@ -181,7 +182,8 @@ pub fn run_beside(
     }
     let versions = contenders.iter().map(|one| (one.name().to_owned(), one.version().unwrap_or_default().to_owned()));
     let versions = versions.collect();
-    Ok(Report::new(plan, &measured, &contended, versions))
+    let pace = Pace::of(pairs.iter().flat_map(|(_, pair)| pair.work_ns()));
+    Ok(Report { pace, ..Report::new(plan, &measured, &contended, versions) })
 }
 
 /// Whether both sides can open a driver, before anything else is measured that would be in vain.

@@ -61,6 +61,8 @@ struct Side {
     end: End,
     core: usize,
     patience: Duration,
+    /// How long a fixed piece of work took on its core, behind each measurement.
+    work_ns: Vec<u64>,
 }
 
 /// What the side's life hangs on.
@@ -170,6 +172,11 @@ impl Pair {
         }
     }
 
+    /// How long a fixed piece of work took behind each measurement until now, on the core of each side.
+    pub fn work_ns(&self) -> [&[u64]; 2] {
+        [&self.a.work_ns, &self.b.work_ns]
+    }
+
     /// Runs one measurement that is all in the first side.
     pub fn measure_alone(&mut self, pattern: &Pattern, path: Path) -> Result<Outcome, PairError> {
         let limit = limit(pattern);
@@ -233,7 +240,7 @@ impl Side {
             }
             let _ = says.send(role);
         });
-        Ok(Self { role, life, orders, answers, end, core, patience })
+        Ok(Self { role, life, orders, answers, end, core, patience, work_ns: Vec::new() })
     }
 
     fn open(&mut self, pattern: &Pattern, path: Path, crowded: bool) -> Result<(), PairError> {
@@ -251,7 +258,10 @@ impl Side {
 
     fn done(&mut self, limit: Duration) -> Result<Outcome, PairError> {
         match self.hear(limit)? {
-            Answer::Done(outcome) => Ok(*outcome),
+            Answer::Done(outcome) => {
+                self.work_ns.extend(outcome.work_ns);
+                Ok(*outcome)
+            }
             Answer::Failed { reason } => Err(PairError::Failed(self.role, ShownWhole(&reason).to_string())),
             other @ Answer::Opened { .. } => Err(PairError::Confused(self.role, format!("{other:?}"))),
         }

@@ -82,6 +82,9 @@ pub struct Outcome {
     /// Stamps, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<Samples>,
+    /// How long a fixed piece of work took on this side's core right behind it ([`crate::pace::work_ns`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_ns: Option<u64>,
 }
 
 impl Outcome {

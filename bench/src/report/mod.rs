@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ladder::{Contended, Measured, NicKind, Plan, Regime, Rung, Variant};
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::pattern::{Kind, Outcome};
 use crate::stats::{Summary, counted, median};
 
@@ -30,6 +31,9 @@ pub struct Report {
     /// The other machine, where side B ran on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<Machine>,
+    /// How fast the cores were beside their best: what else runs on the machine, or on its host, takes part of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Pace>,
     /// Contenders, and what exactly they are. Beside them `mpi`'s messages a second and bandwidth are as theirs: of windows of
     /// 64 messages with an answer each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -159,7 +163,13 @@ impl Report {
             row.beside.clone_from(&plan.nics);
         }
         compare(&mut rungs);
-        Self { schema: SCHEMA.to_owned(), machine: Machine::describe(), peer: None, contenders, rungs }
+        Self { schema: SCHEMA.to_owned(), machine: Machine::describe(), peer: None, pace: None, contenders, rungs }
+    }
+
+    /// Takes in the rows of another run on the same machine.
+    pub fn append(&mut self, other: Self) {
+        self.pace = self.pace.zip(other.pace).map(|(one, other)| one.slower(other)).or(self.pace).or(other.pace);
+        self.rungs.extend(other.rungs);
     }
 
     /// The JSON form, indented.

@@ -8,6 +8,7 @@ use sidelane_mpi::launch::Shown;
 
 use super::{Lead, OURS, Report, Row, curve};
 use crate::ladder::{CONGESTION_TRIED, NicKind, Regime, Rung};
+use crate::pace::Pace;
 use crate::stats::SAMPLES_LEAST;
 
 /// One table a regime and message size, under a line about the machine; then one a regime by size.
@@ -15,6 +16,14 @@ pub(super) fn write(report: &Report, room: usize) -> String {
     let mut text = format!("{}\n", report.machine);
     if let Some(peer) = &report.peer {
         let _ = writeln!(text, "and {}", Shown(&peer.to_string()));
+    }
+    if let Some(Pace { tenth, median }) = report.pace.filter(|pace| pace.tenth < STEADY) {
+        let _ = writeln!(
+            text,
+            "unsteady: cores ran at {:.0} % of their best speed or less in a tenth of the moments, {:.0} % in the middle; others use this machine or its host",
+            100.0 * tenth,
+            100.0 * median
+        );
     }
     for (name, version) in &report.contenders {
         let _ = writeln!(text, "{name}: {version}");
@@ -281,3 +290,5 @@ pub(crate) fn bytes(size: usize) -> String {
 }
 
 const NOTHING: &str = "-";
+/// Share of their best speed above which cores are steady.
+const STEADY: f64 = 0.9;

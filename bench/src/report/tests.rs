@@ -58,7 +58,29 @@ fn report() -> Report {
         row.beside = vec![NicKind::Uring, NicKind::Xdp];
     }
     compare(&mut rungs);
-    Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, contenders: BTreeMap::new(), rungs }
+    Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, pace: None, contenders: BTreeMap::new(), rungs }
+}
+
+#[test]
+fn unsteady_cores_are_told_of_and_steady_ones_are_not() {
+    let at = |tenth| Report { pace: Some(Pace { tenth, median: 0.96 }), ..report() }.to_table();
+    assert!(
+        at(0.62)
+            .contains("cores ran at 62 % of their best speed or less in a tenth of the moments, 96 % in the middle")
+    );
+    assert!(!at(0.93).contains("unsteady"));
+}
+
+#[test]
+fn what_is_appended_keeps_the_slower_pace() {
+    let with = |pace| Report { pace, ..report() };
+    let (fast, slow) = (Some(Pace { tenth: 0.9, median: 1.0 }), Some(Pace { tenth: 0.7, median: 0.8 }));
+    for (first, second, both) in [(fast, slow, slow), (slow, None, slow), (None, fast, fast), (None, None, None)] {
+        let mut report = with(first);
+        let rows = report.rungs.len();
+        report.append(with(second));
+        assert_eq!((report.pace, report.rungs.len()), (both, 2 * rows));
+    }
 }
 
 #[test]
@@ -110,8 +132,14 @@ fn rungs_are_compared_on_their_own_driver() {
     let over: Vec<_> = rungs.iter().filter_map(|row| row.over_below_ns).collect();
     let faster: Vec<_> = rungs.iter().filter_map(|row| row.faster_than_tcp_poll).collect();
     assert_eq!((over, faster), (vec![100.0, 200.0], vec![1.0, 4.0, 3.529, 3.0, 2.5]));
-    let report =
-        Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, contenders: BTreeMap::new(), rungs };
+    let report = Report {
+        schema: SCHEMA.to_owned(),
+        machine: machine(),
+        peer: None,
+        pace: None,
+        contenders: BTreeMap::new(),
+        rungs,
+    };
     let table = report.to_table();
     assert!(table.contains("Ladder on uring and xdp, default"), "{table}");
     assert!(table.lines().any(|line| line.contains("proto xdp") && line.contains("1200 ns")), "{table}");
@@ -247,7 +275,7 @@ fn a_contender_stands_beside_the_rungs_and_our_topmost_against_it() {
     assert!(rungs[0].leads.is_empty(), "nobody leads over a rung");
 
     let contenders = [("other".to_owned(), "Other 5.0".to_owned())].into();
-    let report = Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, contenders, rungs };
+    let report = Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, pace: None, contenders, rungs };
     let table = report.to_table();
     assert!(table.contains("other: Other 5.0\n"), "{table}");
     assert!(table.lines().any(|line| line.contains("other ") && line.contains("3600 ns")), "{table}");
@@ -293,8 +321,14 @@ fn a_thin_round_counts_nowhere_beside_full_ones() {
     rows.push(contender);
     compare(&mut rows);
     assert_eq!(rows[2].leads[0].half_rtt, Some(4.5), "of 4 and 5");
-    let report =
-        Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, contenders: BTreeMap::new(), rungs: rows };
+    let report = Report {
+        schema: SCHEMA.to_owned(),
+        machine: machine(),
+        peer: None,
+        pace: None,
+        contenders: BTreeMap::new(),
+        rungs: rows,
+    };
     let table = report.to_table();
     assert!(table.contains("\nmpi: 1 of 3 rounds had too few round trips and do not count\n"), "{table}");
     assert!(!table.contains("(n "), "{table}");

@@ -76,6 +76,7 @@ impl Other<'_> {
 
     /// Tells what we have seen, and returns when the other side has played too. `meanwhile` is called again and again.
     fn part(&self, outcome: Outcome, meanwhile: &mut dyn FnMut()) -> Result<(), Broken> {
+        let outcome = Outcome { work_ns: Some(crate::pace::work_ns()), ..outcome };
         say(&Answer::Done(Box::new(outcome))).map_err(|error| Broken::System("write", error))?;
         // The ladder sees to it that the other side comes to an end, and if the ladder ends, so does this process.
         loop {

@@ -45,6 +45,8 @@ fn a_short_ladder_prints_a_table_and_writes_both_files() {
         let table = stage.text(&[&SHORT[..], &["--json", &json, "--csv", &csv]].concat());
         let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
         assert_eq!(report["schema"], "sidelane-ladder/1");
+        let [tenth, median] = ["tenth", "median"].map(|at| report["pace"][at].as_f64().unwrap());
+        assert!(0.0 < tenth && tenth <= median && median <= 1.0, "{}", report["pace"]);
         let rungs = report["rungs"].as_array().unwrap();
         let names: Vec<&str> = rungs.iter().map(|row| row["name"].as_str().unwrap()).collect();
         for name in ["tcp-block", "tcp-poll", "udp-poll", "smoltcp-tcp", "raw", "proto", "am", "mpi", "put", "get"] {
