@@ -1,12 +1,14 @@
 //! What messages are matched by, and what asks for them.
 
+use std::fmt;
+
 use super::unexpected::Found;
 
 /// What a message is matched by (MPI-4.1 3.2.3): the context of its communicator, its sender's rank there, and its tag.
 ///
 /// Two numbers, not three, so that a call has it in registers: written to memory in pieces and read across them, it would have a send wait
 /// for all stores before it (`bench/NOTES.md` 89).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Envelope {
     context: u32,
     source_and_tag: u64,
@@ -59,6 +61,17 @@ impl Envelope {
     #[inline]
     pub(super) const fn from_words(context: u32, source_and_tag: u64) -> Self {
         Self { context, source_and_tag }
+    }
+}
+
+/// By its three parts.
+impl fmt::Debug for Envelope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Envelope")
+            .field("context", &self.context())
+            .field("source", &self.source())
+            .field("tag", &self.tag())
+            .finish()
     }
 }
 
