@@ -26,7 +26,6 @@ impl Pace {
         });
         let mut shares: Vec<f64> = shares.collect();
         let median = median(&mut shares)?;
-        shares.sort_unstable_by(f64::total_cmp);
         Some(Self { tenth: shares[(shares.len() - 1) / 10], median })
     }
 

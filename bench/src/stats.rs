@@ -69,7 +69,7 @@ pub fn counted(rounds: &[Option<Summary>]) -> Vec<Option<Summary>> {
     rounds.iter().map(|round| round.filter(|round| round.n >= least)).collect()
 }
 
-/// The middle value; with an even count the mean of the two in the middle. `None` of nothing.
+/// Sorts the values, and gives the middle one; with an even count the mean of the two in the middle. `None` of nothing.
 pub fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -58,6 +58,11 @@ fn report() -> Report {
         row.beside = vec![NicKind::Uring, NicKind::Xdp];
     }
     compare(&mut rungs);
+    of(rungs)
+}
+
+/// A report of these rows and nothing else.
+fn of(rungs: Vec<Row>) -> Report {
     Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, pace: None, contenders: BTreeMap::new(), rungs }
 }
 
@@ -132,14 +137,7 @@ fn rungs_are_compared_on_their_own_driver() {
     let over: Vec<_> = rungs.iter().filter_map(|row| row.over_below_ns).collect();
     let faster: Vec<_> = rungs.iter().filter_map(|row| row.faster_than_tcp_poll).collect();
     assert_eq!((over, faster), (vec![100.0, 200.0], vec![1.0, 4.0, 3.529, 3.0, 2.5]));
-    let report = Report {
-        schema: SCHEMA.to_owned(),
-        machine: machine(),
-        peer: None,
-        pace: None,
-        contenders: BTreeMap::new(),
-        rungs,
-    };
+    let report = of(rungs);
     let table = report.to_table();
     assert!(table.contains("Ladder on uring and xdp, default"), "{table}");
     assert!(table.lines().any(|line| line.contains("proto xdp") && line.contains("1200 ns")), "{table}");
@@ -275,7 +273,7 @@ fn a_contender_stands_beside_the_rungs_and_our_topmost_against_it() {
     assert!(rungs[0].leads.is_empty(), "nobody leads over a rung");
 
     let contenders = [("other".to_owned(), "Other 5.0".to_owned())].into();
-    let report = Report { schema: SCHEMA.to_owned(), machine: machine(), peer: None, pace: None, contenders, rungs };
+    let report = Report { contenders, ..of(rungs) };
     let table = report.to_table();
     assert!(table.contains("other: Other 5.0\n"), "{table}");
     assert!(table.lines().any(|line| line.contains("other ") && line.contains("3600 ns")), "{table}");
@@ -321,14 +319,7 @@ fn a_thin_round_counts_nowhere_beside_full_ones() {
     rows.push(contender);
     compare(&mut rows);
     assert_eq!(rows[2].leads[0].half_rtt, Some(4.5), "of 4 and 5");
-    let report = Report {
-        schema: SCHEMA.to_owned(),
-        machine: machine(),
-        peer: None,
-        pace: None,
-        contenders: BTreeMap::new(),
-        rungs: rows,
-    };
+    let report = of(rows);
     let table = report.to_table();
     assert!(table.contains("\nmpi: 1 of 3 rounds had too few round trips and do not count\n"), "{table}");
     assert!(!table.contains("(n "), "{table}");

@@ -67,7 +67,7 @@ impl Device {
     /// Begins a send to process `to`. Its bytes may go out later, with those of further sends: [`Device::flush`].
     #[inline]
     pub fn send(&mut self, to: u32, envelope: Envelope, bytes: Outgoing, mode: Mode) -> Request {
-        debug_assert!(!envelope.has_wildcard());
+        debug_assert!(!envelope.has_wildcard(), "only receives have wildcards");
         let sync = mode == Mode::Synchronous;
         if to == self.engine.own {
             return self.engine.send_own(envelope, bytes, sync);
