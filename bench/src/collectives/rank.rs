@@ -107,8 +107,8 @@ impl<'a> Measure<'a> {
         let (comm, size, op) = (self.comm, self.size, &Op::Sum);
         let count = bytes / ELEMENT;
         let (own, all) = (&self.send[..count], &self.send[..]);
-        // What an array that is cut has for each.
-        let (block, blocks) = (count / size, count / size * size);
+        // What an array that is cut has for each, and for all.
+        let cut = || (count / size, count / size * size);
         let counts = &self.counts[..];
         let whole = count * size;
         match collective {
@@ -116,8 +116,14 @@ impl<'a> Measure<'a> {
             Collective::Broadcast => comm.broadcast(&mut self.receive[..count], 0),
             Collective::Reduce => comm.reduce(own, &mut self.receive[..count], op, 0),
             Collective::Allreduce => comm.allreduce(own, &mut self.receive[..count], op),
-            Collective::ReduceScatterBlock => comm.reduce_scatter_block(&all[..blocks], &mut self.receive[..block], op),
-            Collective::ReduceScatter => comm.reduce_scatter(&all[..blocks], &mut self.receive[..block], counts, op),
+            Collective::ReduceScatterBlock => {
+                let (block, blocks) = cut();
+                comm.reduce_scatter_block(&all[..blocks], &mut self.receive[..block], op)
+            }
+            Collective::ReduceScatter => {
+                let (block, blocks) = cut();
+                comm.reduce_scatter(&all[..blocks], &mut self.receive[..block], counts, op)
+            }
             Collective::Scan => comm.scan(own, &mut self.receive[..count], op),
             Collective::Exscan => comm.exscan(own, &mut self.receive[..count], op),
             Collective::Gather => comm.gather(own, &mut self.receive[..whole], 0),

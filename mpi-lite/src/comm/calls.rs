@@ -2,6 +2,7 @@
 //! Collective calls on raw memory: what the typed ones and the C interface stand on. Unsafe, since the memory is lent.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
 use crate::adi::{self, Device, Error};
@@ -29,7 +30,9 @@ impl Communicator {
     /// # Safety
     ///
     /// All data of `given` can be read, and of `room` be written; nobody else uses them.
-    #[inline]
+    // Within the caller, who knows what is given: a few numbers that were written to memory would be read from it in other pieces, which
+    // waits for all that was written before (`bench/NOTES.md` 90).
+    #[inline(always)]
     pub unsafe fn call_raw(
         &self,
         call: Call,
@@ -39,7 +42,7 @@ impl Communicator {
     ) -> Result<(), ErrorClass> {
         if let Some(few) = Few::of(given.as_ref(), &room, operator)
             // SAFETY: as the caller says.
-            && let Some(done) = unsafe { self.call_few(&call, few) }
+            && let Some(done) = unsafe { self.call_few(&call, few.send, few.receive, few.function) }
         {
             Few::end(given, room);
             return done;
@@ -53,14 +56,21 @@ impl Communicator {
     /// # Safety
     ///
     /// As for [`Self::call_raw`].
-    unsafe fn call_few(&self, call: &Call, few: Few) -> Option<Result<(), ErrorClass>> {
+    #[inline(never)] // With arguments in registers.
+    unsafe fn call_few(
+        &self,
+        call: &Call,
+        send: Option<NonNull<[u8]>>,
+        mut receive: NonNull<[u8]>,
+        function: Option<Function>,
+    ) -> Option<Result<(), ErrorClass>> {
         if self.0.local.has_threads() {
             return None;
         }
         let mut held = self.0.local.hold();
         // SAFETY: the caller's elements, lent for the call, which is over when this returns.
-        let (send, receive) = unsafe { (few.send.map(|send| &*send), &mut *few.receive) };
-        let done = lock_outside_operators(&self.0.ranks).call_few(&mut held, call, send, receive, few.function)?;
+        let (send, receive) = unsafe { (send.map(|send| send.as_ref()), receive.as_mut()) };
+        let done = lock_outside_operators(&self.0.ranks).call_few(&mut held, call, send, receive, function)?;
         drop(held);
         Some(done.map_err(|error| self.fail(error.into())))
     }
@@ -116,7 +126,7 @@ impl Communicator {
     /// As for [`Self::call_raw`], until the call is over.
     unsafe fn start_few(&self, call: &Call, few: Few) -> Option<Pending> {
         // SAFETY: the caller's elements, lent for the call, which is over when this returns, or has not kept them.
-        let (send, receive) = unsafe { (few.send.map(|send| &*send), &mut *few.receive) };
+        let (send, receive) = unsafe { (few.send.map(|send| send.as_ref()), &mut *few.receive.as_ptr()) };
         let ranks = lock_outside_operators(&self.0.ranks);
         let (queue, call) = ranks.queue_for(*call, Buffers::of(send, receive))?;
         let mut state = self.0.local.lock();
@@ -351,19 +361,19 @@ impl Others {
 
 /// What is given, if it is not in place, and got, and what combines, of a call of few numbers.
 struct Few {
-    send: Option<*mut [u8]>,
-    receive: *mut [u8],
+    send: Option<NonNull<[u8]>>,
+    receive: NonNull<[u8]>,
     function: Option<Function>,
 }
 
 impl Few {
     /// `None`: it is none of those.
-    #[inline]
+    #[inline(always)]
     fn of(given: Option<&Elements>, room: &Elements, operator: Operator) -> Option<Self> {
-        let receive = room.numbers()?;
+        let receive = NonNull::new(room.numbers()?)?;
         let send = match given {
             None => None,
-            Some(given) => Some(given.numbers()?),
+            Some(given) => Some(NonNull::new(given.numbers()?)?),
         };
         let function = match operator {
             None => None,

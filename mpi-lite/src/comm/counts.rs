@@ -75,16 +75,20 @@ pub(super) struct Checked<'a> {
 
 impl<'a> Checked<'a> {
     /// Blocks of `data` that are read: what they are of, and where they are in its bytes.
+    #[inline]
     pub fn read<T: Equivalence>(self, data: &[T]) -> (Elements, Blocks<'a>) {
-        match self.starts.and_then(|starts| self.places::<T>(Elements::of(data), data.len(), starts)) {
+        let Some(starts) = self.starts else { return (Elements::of(data), self.in_row::<T>()) };
+        match self.places::<T>(Elements::of(data), data.len(), starts) {
             Some(placed) => placed,
             None => (Elements::of_blocks(data, self), self.in_row::<T>()),
         }
     }
 
     /// The same of blocks that are written. Those of which two have an element are copied to their places one after the other.
+    #[inline]
     pub fn written<T: Equivalence>(self, data: &mut [T]) -> (Elements, Blocks<'a>) {
-        let (starts, count) = (self.starts.filter(|starts| self.are_apart(starts)), data.len());
+        let Some(starts) = self.starts else { return (Elements::of_mut(data), self.in_row::<T>()) };
+        let (starts, count) = (Some(starts).filter(|starts| self.are_apart(starts)), data.len());
         match starts.and_then(|starts| self.places::<T>(Elements::of_mut(data), count, starts)) {
             Some(placed) => placed,
             None => self.copied(data),
@@ -99,11 +103,27 @@ impl<'a> Checked<'a> {
     /// Blocks at their places among `count` elements, if those are one run of bytes.
     fn places<T>(self, whole: Elements, count: usize, starts: &'a [usize]) -> Option<(Elements, Blocks<'a>)> {
         let is_gapless = whole.in_place().is_some_and(|bytes| bytes.len() == count * size_of::<T>());
-        is_gapless.then_some((whole, Blocks::At { counts: self.counts, starts, element: size_of::<T>() }))
+        let element = size_of::<T>();
+        let blocks = match self.each().filter(|count| follow_each_other(starts, *count)) {
+            Some(count) => Blocks::Equal(count * element),
+            None => Blocks::At { counts: self.counts, starts, element },
+        };
+        is_gapless.then_some((whole, blocks))
     }
 
+    #[inline]
     fn in_row<T: Equivalence>(self) -> Blocks<'a> {
-        Blocks::Counts { counts: self.counts, element: bytes::<T>(1) }
+        match self.each() {
+            Some(count) => Blocks::Equal(bytes::<T>(count)),
+            None => Blocks::Counts { counts: self.counts, element: bytes::<T>(1) },
+        }
+    }
+
+    /// Elements of each block, if all have as many: of such blocks all that a call asks is found at once.
+    #[inline]
+    fn each(self) -> Option<usize> {
+        let (first, others) = self.counts.split_first()?;
+        others.iter().all(|count| count == first).then_some(*first)
     }
 
     /// Whether no two blocks have an element in common.
@@ -113,6 +133,11 @@ impl<'a> Checked<'a> {
         all.sort_unstable();
         all.windows(2).all(|pair| pair[0].1 <= pair[1].0)
     }
+}
+
+/// Whether blocks of `count` elements that begin there, all of them within a slice, lie one after the other from its begin on.
+fn follow_each_other(starts: &[usize], count: usize) -> bool {
+    starts.first() == Some(&0) && starts.windows(2).all(|pair| pair[0] + count == pair[1])
 }
 
 impl Communicator {
@@ -180,7 +205,30 @@ mod tests {
         let arrays = placed(&[1, 1], &[1, 0]).read(&[[1u8; 3]; 2]).1;
         assert_eq!(arrays, Blocks::At { counts: &[1, 1], starts: &[1, 0], element: 3 });
         let mut gaps = [Located::new(1.0f64, 2); 3];
-        assert!(matches!(placed(&[1, 1], &[2, 0]).written(&mut gaps).1, Blocks::Counts { element: 12, .. }));
+        assert!(matches!(placed(&[1, 2], &[2, 0]).written(&mut gaps).1, Blocks::Counts { element: 12, .. }));
+    }
+
+    #[test]
+    fn blocks_one_after_the_other_that_are_as_long_as_each_other_are_equal_ones() {
+        let mut data = [3u32; 8];
+        let mut blocks = |counts, starts| {
+            let of = Checked { counts, starts };
+            let (read, written) = (of.read(&data), of.written(&mut data));
+            assert_eq!(read.1, written.1);
+            assert!(read.0.in_place().is_some() && written.0.in_place().is_some());
+            read.1
+        };
+        assert_eq!(blocks(&[4, 4], None), Blocks::Equal(16));
+        assert_eq!(blocks(&[8], None), Blocks::Equal(32));
+        assert_eq!(blocks(&[4, 3, 1], None), Blocks::Counts { counts: &[4, 3, 1], element: 4 });
+        assert_eq!(blocks(&[2, 2, 2], Some(&[0, 2, 4])), Blocks::Equal(8));
+        for starts in &[[1, 3, 5], [0, 2, 5], [0, 4, 2]] {
+            let at = Blocks::At { counts: &[2, 2, 2], starts, element: 4 };
+            assert_eq!(blocks(&[2, 2, 2], Some(starts)), at);
+        }
+        assert!(matches!(blocks(&[2, 2, 1], Some(&[0, 2, 4])), Blocks::At { .. }));
+        let mut gaps = [Located::new(1.0f64, 2); 2];
+        assert_eq!(Checked { counts: &[1, 1], starts: None }.written(&mut gaps).1, Blocks::Equal(12));
     }
 
     /// Says something else each time.

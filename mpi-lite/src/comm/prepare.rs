@@ -58,7 +58,7 @@ impl Communicator {
     /// # Safety
     ///
     /// What was prepared is lent until this returns.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn call(&self, it: Prepared<'_>) -> Result<(), ErrorClass> {
         // SAFETY: passed on.
         unsafe { self.call_raw(it.call, it.given, it.room, it.operator) }
@@ -335,12 +335,14 @@ impl Communicator {
     }
 
     /// `room`, if it has `count` elements.
+    #[inline]
     fn same<T: Equivalence>(&self, count: usize, room: &mut [T]) -> Result<Elements, ErrorClass> {
         self.check(room.len() == count)?;
         Ok(Elements::of_mut(room))
     }
 
     /// `room`, if it has `count` elements for each rank.
+    #[inline]
     fn room_of_all<T: Equivalence>(&self, count: usize, room: &mut [T]) -> Result<Elements, ErrorClass> {
         self.check_of_all(room.len(), count)?;
         Ok(Elements::of_mut(room))

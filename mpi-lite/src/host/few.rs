@@ -284,7 +284,12 @@ impl Host {
         self.slots.wait_all(peers)?;
         for member in 0..self.size {
             let into = &mut output[from.start(member)..][..from.len(member)];
-            self.take_block(what, member, (self.me, self.size), into, peers)?;
+            if member == self.me {
+                self.fits::<P>(to.len(member), into.len())?;
+                into.copy_from_slice(&input[to.start(member)..][..into.len()]);
+            } else {
+                self.take_block(what, member, (self.me, self.size), into, peers)?;
+            }
         }
         self.slots.finish(peers);
         Ok(())

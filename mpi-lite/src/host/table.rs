@@ -36,6 +36,7 @@ impl Host {
     }
 
     /// As [`Self::show_blocks`], where [`is_few`] is true.
+    #[inline]
     pub(super) fn show_blocks_few<P: Peers>(
         &mut self,
         what: What,
@@ -44,9 +45,20 @@ impl Host {
         blocks: Blocks<'_>,
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        if let Some(equal) = equal(count, bytes, blocks) {
-            return self.slots.show_few(what.blocks(Form::Equal), equal, peers);
+        match equal(count, bytes, blocks) {
+            Some(equal) => self.slots.show_few(what.blocks(Form::Equal), equal, peers),
+            None => self.show_table_few(what, count, bytes, blocks, peers),
         }
+    }
+
+    fn show_table_few<P: Peers>(
+        &mut self,
+        what: What,
+        count: usize,
+        bytes: &[u8],
+        blocks: Blocks<'_>,
+        peers: &mut P,
+    ) -> Result<(), P::Error> {
         let len = (0..count).map(|index| blocks.len(index)).sum();
         let (shown, form) = self.table((count, len), bytes, blocks, true);
         let done = self.slots.show_few(what.blocks(form), &shown, peers);

@@ -85,7 +85,7 @@ impl Op {
 
     /// [`Self::combine`] on arrays of one type and equal lengths, found once for many of them. Only of arithmetic that is defined
     /// on the type.
-    #[inline]
+    #[inline(never)] // What calls it is inlined (`bench/NOTES.md` 90).
     pub fn function(&self, kind: Predefined) -> Option<Function> {
         if !self.is_defined_on(kind) {
             return None;

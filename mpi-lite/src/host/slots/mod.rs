@@ -31,6 +31,8 @@ pub(in crate::host) struct Slots {
     places: Places,
     /// Number of the call under way; numbers wrap.
     call: u32,
+    /// The number in the head that we have written last: of its line others may have taken what we would look at.
+    shown: u32,
     /// All members have finished the calls before this one.
     finished: u32,
     /// The next member has finished the calls before this one, as we have seen last; looked at again within a ring's calls.
@@ -57,6 +59,7 @@ impl Slots {
             ground,
             places: Places::of(size),
             call: 0,
+            shown: 0,
             finished: 0,
             next_finished: 0,
             for_all: 0,
@@ -70,7 +73,7 @@ impl Slots {
     /// shown already: by a call that could not wait, and is made again.
     #[inline]
     pub(in crate::host) fn show_now<P: Peers>(&mut self, what: What, bytes: &[u8], peers: &mut P) -> bool {
-        if self.has_shown(self.ground.me) {
+        if self.have_we_shown() {
             return true;
         }
         let now = bytes.len() <= FEW && self.is_free();
@@ -118,6 +121,11 @@ impl Slots {
         self.ground.shared.word(self.head_at(member)).load(Ordering::Acquire) == self.call.wrapping_add(1)
     }
 
+    #[inline]
+    fn have_we_shown(&self) -> bool {
+        self.shown == self.call.wrapping_add(1)
+    }
+
     /// Shows `bytes` to the others in this call.
     pub(in crate::host) async fn show<P: Peers>(
         &mut self,
@@ -125,7 +133,7 @@ impl Slots {
         bytes: &[u8],
         peers: &mut P,
     ) -> Result<(), P::Error> {
-        if self.has_shown(self.ground.me) {
+        if self.have_we_shown() {
             return Ok(());
         }
         self.say(what, bytes.len() as u64, peers).await?;
@@ -179,9 +187,10 @@ impl Slots {
 
     /// Lets the others know that we have come to this call, with what is written.
     #[inline]
-    fn come<P: Peers>(&self, peers: &mut P) {
+    fn come<P: Peers>(&mut self, peers: &mut P) {
+        self.shown = self.call.wrapping_add(1);
         // Pairs with the load in `await_member`. A slot's calls are as many apart as there are slots, and numbers begin with 1.
-        self.ground.shared.word(self.head_at(self.ground.me)).store(self.call.wrapping_add(1), Ordering::Release);
+        self.ground.shared.word(self.head_at(self.ground.me)).store(self.shown, Ordering::Release);
         self.ground.tell(peers);
     }
 
@@ -226,7 +235,7 @@ impl Slots {
     #[cold]
     fn keep_up(&mut self) {
         let surely = self.call.wrapping_sub(SELDOM);
-        for known in [&mut self.finished, &mut self.next_finished, &mut self.for_all] {
+        for known in [&mut self.shown, &mut self.finished, &mut self.next_finished, &mut self.for_all] {
             if !reached(*known, surely) {
                 *known = surely;
             }
@@ -372,7 +381,7 @@ mod tests {
         for _ in 0..5_000 {
             slots.call = slots.call.wrapping_add(SELDOM);
             slots.keep_up();
-            for known in [slots.finished, slots.next_finished, slots.for_all] {
+            for known in [slots.shown, slots.finished, slots.next_finished, slots.for_all] {
                 assert!(!reached(known, slots.call) && reached(slots.call, known));
             }
         }
@@ -383,7 +392,7 @@ mod tests {
         let mut slots = Host::create(2, sidelane_nic::affinity::online()).unwrap().slots;
         slots.call = SELDOM.wrapping_mul(2_000) - 1;
         slots.finish(&mut Thread);
-        for known in [slots.finished, slots.next_finished, slots.for_all] {
+        for known in [slots.shown, slots.finished, slots.next_finished, slots.for_all] {
             assert_eq!(known, SELDOM.wrapping_mul(1_999));
         }
     }
