@@ -2,8 +2,10 @@
 //! what is measured in such a moment is slow for no fault of its own (`bench/NOTES.md` 88).
 
 use std::hint::black_box;
+use std::thread;
 
 use serde::{Deserialize, Serialize};
+use sidelane_nic::affinity;
 
 use crate::clock::now_ns;
 use crate::stats::median;
@@ -27,6 +29,18 @@ impl Pace {
         let mut shares: Vec<f64> = shares.collect();
         let median = median(&mut shares)?;
         Some(Self { tenth: shares[(shares.len() - 1) / 10], median })
+    }
+
+    /// What people are told above figures of cores that were not as fast as at their best. `None` of those that were.
+    pub fn warning(self) -> Option<String> {
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+        (self.tenth < STEADY).then(|| {
+            format!(
+                "unsteady: cores ran at {} of their best speed or less in a tenth of the moments, {} in the middle; others use this machine or its host",
+                percent(self.tenth),
+                percent(self.median)
+            )
+        })
     }
 
     /// Of two runs: the slower in each.
@@ -58,6 +72,17 @@ fn work() {
     black_box(chains);
 }
 
+/// What [`work_ns`] finds on each core that this process may use, one after the other, in ascending order.
+pub fn work_ns_of_cores() -> Vec<u64> {
+    let on = |core| {
+        let _ = affinity::pin_to(core);
+        work_ns()
+    };
+    affinity::cores().into_iter().filter_map(|core| thread::spawn(move || on(core)).join().ok()).collect()
+}
+
+/// Share of their best speed above which cores are steady.
+const STEADY: f64 = 0.9;
 const PIECES: usize = 5;
 const CHAINS: usize = 12;
 /// Some 7 µs on an Intel Xeon of 2023.
@@ -81,6 +106,19 @@ mod tests {
     fn of_two_runs_the_slower_counts() {
         let (a, b) = (Pace { tenth: 0.5, median: 0.9 }, Pace { tenth: 0.7, median: 0.8 });
         assert_eq!(a.slower(b), Pace { tenth: 0.5, median: 0.8 });
+    }
+
+    #[test]
+    fn unsteady_cores_are_told_of_and_steady_ones_are_not() {
+        let at = |tenth| Pace { tenth, median: 0.96 }.warning();
+        let told = at(0.62).unwrap();
+        assert!(told.contains("at 62 % of their best speed or less in a tenth of the moments, 96 % in the middle"));
+        assert_eq!(at(0.93), None);
+    }
+
+    #[test]
+    fn each_core_works() {
+        assert_eq!(work_ns_of_cores().len(), affinity::cores().len());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::contender::Caller;
+use crate::pace;
 
 /// What is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -224,6 +225,7 @@ pub fn run(
     let mut report = Report::new(plan, callers.iter().map(|caller| caller.name().to_owned()).collect());
     let total = plan.ranks.len() * plan.rounds * callers.len();
     let (mut done, mut failures) = (0, Vec::new());
+    let mut work_ns: Vec<Vec<u64>> = Vec::new();
     for &ranks in &plan.ranks {
         let cells = plan.cells(ranks);
         let mut failed = vec![false; callers.len()];
@@ -236,7 +238,11 @@ pub fn run(
                 if !progress(Progress { ranks, round, caller: caller.name(), done: (done - 1, total) }) {
                     return Err(Interrupted);
                 }
-                match caller.play(ranks, plan.measure_ns, &cells) {
+                let played = caller.play(ranks, plan.measure_ns, &cells);
+                let cores = pace::work_ns_of_cores();
+                work_ns.resize(work_ns.len().max(cores.len()), Vec::new());
+                work_ns.iter_mut().zip(cores).for_each(|(times, now)| times.push(now));
+                match played {
                     Ok(times) => report.add(ranks, who, &cells, &times),
                     Err(reason) => {
                         failed[who] = true;
@@ -246,7 +252,8 @@ pub fn run(
             }
         }
     }
-    report.finish(callers.iter().map(|caller| caller.version().unwrap_or_default().to_owned()).collect());
+    let versions = callers.iter().map(|caller| caller.version().unwrap_or_default().to_owned()).collect();
+    report.finish(versions, &work_ns);
     Ok((report, failures))
 }
 
@@ -299,7 +306,9 @@ mod tests {
             seen.push((progress.round, progress.caller.to_owned(), progress.done.0));
             true
         });
-        let entry = &report.unwrap().0.entries[0];
+        let report = report.unwrap().0;
+        assert!(report.pace.is_some());
+        let entry = &report.entries[0];
         assert_eq!(entry.taken[1].rounds_ns, [11.0, 12.0, 13.0]);
         assert_eq!(entry.taken[0].median_ns, Some(2.0));
         assert_eq!(seen[..3], [(0, "a".to_owned(), 0), (0, "b".to_owned(), 1), (1, "a".to_owned(), 2)]);

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cell, Plan};
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::page::{self, Bar, Chart, Curve, Point, Section};
 use crate::report::{bytes, figures, json, wider};
 use crate::stats::median;
@@ -18,6 +19,8 @@ pub struct Report {
     pub schema: String,
     /// Where it was run.
     pub machine: Machine,
+    /// How fast the cores were behind each job.
+    pub pace: Option<Pace>,
     /// Who was measured, ours the first, and what exactly each is.
     pub callers: Vec<(String, String)>,
     /// Time in which each call was made again and again.
@@ -56,6 +59,7 @@ impl Report {
         Self {
             schema: SCHEMA.to_owned(),
             machine: Machine::describe(),
+            pace: None,
             callers: names.into_iter().map(|name| (name, String::new())).collect(),
             measure_ns: plan.measure_ns,
             entries: Vec::new(),
@@ -82,7 +86,9 @@ impl Report {
         }
     }
 
-    pub(super) fn finish(&mut self, versions: Vec<String>) {
+    /// `work_ns`: of each core, what a fixed piece of work took behind each job.
+    pub(super) fn finish(&mut self, versions: Vec<String>, work_ns: &[Vec<u64>]) {
+        self.pace = Pace::of(work_ns.iter().map(|times| &times[..]));
         for ((_, version), said) in self.callers.iter_mut().zip(versions) {
             *version = said;
         }
@@ -185,6 +191,9 @@ impl Entry {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.machine)?;
+        if let Some(warning) = self.pace.and_then(Pace::warning) {
+            writeln!(f, "{warning}")?;
+        }
         for (name, version) in &self.callers {
             writeln!(f, "{name}: {version}")?;
         }
@@ -254,13 +263,14 @@ mod tests {
             report.add(4, 1, &cells, &[9_000.0 * noise, 50_000.0]);
             report.add(4, 2, &cells, &[1_000.0 * noise, 40_000.0]);
         }
-        report.finish(vec!["1".to_owned(); 3]);
+        report.finish(vec!["1".to_owned(); 3], &[vec![100, 200]]);
         assert_eq!(report.entries[0].ratio, Some(0.5));
         assert_eq!(report.entries[1].ratio, Some(400.0));
         let text = report.to_string();
         assert!(text.contains("4.00 / 2.00 f 0.50x"), "{text}");
         assert!(text.contains("0.50x scan of 4 ranks, 1 KiB"), "{text}");
         assert!(text.contains("1 of 2 calls are slower"), "{text}");
+        assert!(text.contains("\nunsteady: cores ran at 50 %"), "{text}");
         assert_eq!(serde_json::from_str::<Report>(&report.to_json()).unwrap(), report);
         let page = report.to_html();
         assert!(
@@ -274,7 +284,7 @@ mod tests {
         let mut report = Report::new(&Plan::default(), vec!["ours".to_owned()]);
         report.add(2, 0, &[Cell { collective: Collective::Gather, bytes: 8 }], &[123_456.0]);
         report.add(1, 0, &[Cell { collective: Collective::Gather, bytes: 8 }], &[98.0]);
-        report.finish(vec![String::new()]);
+        report.finish(vec![String::new()], &[]);
         let text = report.to_string();
         assert!(text.contains("2 ranks") && text.contains("1 rank "), "{text}");
         assert!(text.contains("123") && !text.contains("slower") && !text.contains(" / "), "{text}");

@@ -17,13 +17,8 @@ pub(super) fn write(report: &Report, room: usize) -> String {
     if let Some(peer) = &report.peer {
         let _ = writeln!(text, "and {}", Shown(&peer.to_string()));
     }
-    if let Some(Pace { tenth, median }) = report.pace.filter(|pace| pace.tenth < STEADY) {
-        let _ = writeln!(
-            text,
-            "unsteady: cores ran at {:.0} % of their best speed or less in a tenth of the moments, {:.0} % in the middle; others use this machine or its host",
-            100.0 * tenth,
-            100.0 * median
-        );
+    if let Some(warning) = report.pace.and_then(Pace::warning) {
+        let _ = writeln!(text, "{warning}");
     }
     for (name, version) in &report.contenders {
         let _ = writeln!(text, "{name}: {version}");
@@ -290,5 +285,3 @@ pub(crate) fn bytes(size: usize) -> String {
 }
 
 const NOTHING: &str = "-";
-/// Share of their best speed above which cores are steady.
-const STEADY: f64 = 0.9;
