@@ -387,6 +387,23 @@ mod tests {
         }
     }
 
+    /// Others may be reading it.
+    #[test]
+    fn what_is_shown_once_stays_until_the_next_call() {
+        let mut slots = Host::create(2, sidelane_nic::affinity::online()).unwrap().slots;
+        let shown = |slots: &Slots| {
+            let mut bytes = [0; 8];
+            slots.read(0, 8, 0, &mut bytes);
+            bytes
+        };
+        let what = What::new(What::ALLREDUCE, 8);
+        assert!(slots.show_now(what, &[1; 8], &mut Thread) && slots.show_now(what, &[2; 8], &mut Thread));
+        assert_eq!(shown(&slots), [1; 8]);
+        slots.finish(&mut Thread);
+        assert!(slots.show_now(what, &[3; 8], &mut Thread));
+        assert_eq!(shown(&slots), [3; 8]);
+    }
+
     #[test]
     fn calls_that_only_take_keep_up_too() {
         let mut slots = Host::create(2, sidelane_nic::affinity::online()).unwrap().slots;

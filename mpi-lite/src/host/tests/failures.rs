@@ -11,6 +11,17 @@ fn neighbors(host: &mut Host, ranks: &[Option<u32>], given: &[u8], lens: &[usize
     at_once(host.neighbor_alltoall(ranks, (given, blocks), (&mut output, blocks), &mut Thread))
 }
 
+/// Alone there is nobody else to find out.
+#[test]
+fn what_a_rank_gives_itself_is_as_long_as_its_room() {
+    let mut host = Host::create(1, sidelane_nic::affinity::online()).unwrap();
+    let (to, from) = (Blocks::Equal(2), Blocks::Equal(1));
+    assert_eq!(host.alltoall_varying_few((&[1; 4], to), (&mut [0; 4], from), &mut Thread), Err(DIFFER));
+    let mut host = Host::create(1, sidelane_nic::affinity::online()).unwrap();
+    let made = at_once(host.alltoall_varying((Some(&[1; 4]), to), (&mut [0; 4], from), &mut Thread));
+    assert_eq!(made, Err(DIFFER));
+}
+
 #[test]
 fn calls_that_do_not_fit_fail_everywhere() {
     let cases: [(&str, Part, Part); 12] = [
