@@ -51,6 +51,7 @@ impl Host {
         }
     }
 
+    /// Out of line: most blocks are as long as each other.
     fn show_table_few<P: Peers>(
         &mut self,
         what: What,
