@@ -127,15 +127,6 @@ impl Blocks<'_> {
         })
     }
 
-    /// The same `count` blocks: as equal ones, of which all that is asked is found at once, if they begin where those would.
-    #[inline]
-    pub fn plainly(self, count: usize) -> Self {
-        match self.equal(count) {
-            Some((0, len)) => Self::Equal(len),
-            _ => self,
-        }
-    }
-
     /// Block `index` of `whole`.
     pub fn of(&self, whole: Span, index: usize) -> Span {
         whole.part(self.start(index), self.len(index))

@@ -103,13 +103,28 @@ impl<'a> Checked<'a> {
     /// Blocks at their places among `count` elements, if those are one run of bytes.
     fn places<T>(self, whole: Elements, count: usize, starts: &'a [usize]) -> Option<(Elements, Blocks<'a>)> {
         let is_gapless = whole.in_place().is_some_and(|bytes| bytes.len() == count * size_of::<T>());
-        let at = Blocks::At { counts: self.counts, starts, element: size_of::<T>() };
-        is_gapless.then(|| (whole, at.plainly(self.counts.len())))
+        let element = size_of::<T>();
+        let blocks = match self.each().filter(|count| follow_each_other(starts, *count)) {
+            Some(count) => Blocks::Equal(count * element),
+            None => Blocks::At { counts: self.counts, starts, element },
+        };
+        is_gapless.then_some((whole, blocks))
     }
 
     #[inline]
     fn in_row<T: Equivalence>(self) -> Blocks<'a> {
-        Blocks::Counts { counts: self.counts, element: bytes::<T>(1) }.plainly(self.counts.len())
+        match self.each() {
+            Some(count) => Blocks::Equal(bytes::<T>(count)),
+            None => Blocks::Counts { counts: self.counts, element: bytes::<T>(1) },
+        }
+    }
+
+    /// Elements of each block, if all have as many: of such blocks all that a call asks is found at once.
+    // Not by `Blocks::equal`, for which blocks are written to memory first: a `scatterv` of 8 B takes half as long again (`bench/NOTES.md` 90).
+    #[inline]
+    fn each(self) -> Option<usize> {
+        let (first, others) = self.counts.split_first()?;
+        others.iter().all(|count| count == first).then_some(*first)
     }
 
     /// Whether no two blocks have an element in common.
@@ -119,6 +134,11 @@ impl<'a> Checked<'a> {
         all.sort_unstable();
         all.windows(2).all(|pair| pair[0].1 <= pair[1].0)
     }
+}
+
+/// Whether blocks of `count` elements that begin there, all of them within a slice, lie one after the other from its begin on.
+fn follow_each_other(starts: &[usize], count: usize) -> bool {
+    starts.first() == Some(&0) && starts.windows(2).all(|pair| pair[0] + count == pair[1])
 }
 
 impl Communicator {
