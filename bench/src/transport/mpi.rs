@@ -31,13 +31,16 @@ pub struct Mpi {
     answers: Option<Answers>,
 }
 
-/// Where receives put messages, one after the other, and again from the first. [`Transport::recv`] posts a receive for each that has
-/// none first of all, as a program does that calls MPI_Recv when it has answered.
+/// Where receives put messages, one after the other, and again from the first. [`Transport::recv`] first of all posts as many receives as
+/// there may be, as a program does that calls MPI_Recv when it has answered.
 struct Rooms {
+    /// One for each receive, or one that all share.
     rooms: Box<[Buffer]>,
     /// Of the oldest receive.
     first: usize,
     receives: VecDeque<Request>,
+    /// Receives at once.
+    window: usize,
 }
 
 /// Every [`WINDOW`] messages one way wait for an answer of a byte, as in osu_mbw_mr and osu_bw.
@@ -81,7 +84,7 @@ impl Mpi {
             other: 1 - number,
             outgoing,
             sends: VecDeque::with_capacity(WINDOW),
-            rooms: Rooms::new(window, size),
+            rooms: Rooms::new(if shares_room(size) { 1 } else { window }, window, size),
             size,
             window,
             answers: None,
@@ -187,18 +190,23 @@ impl Mpi {
 }
 
 impl Rooms {
-    fn new(window: usize, size: usize) -> Self {
-        let rooms = (0..window).map(|_| Buffer::new(size)).collect();
-        Self { rooms, first: 0, receives: VecDeque::with_capacity(window) }
+    fn new(rooms: usize, window: usize, size: usize) -> Self {
+        let rooms = (0..rooms).map(|_| Buffer::new(size)).collect();
+        Self { rooms, first: 0, receives: VecDeque::with_capacity(window), window }
     }
 
-    /// Posts a receive for each room without one.
+    /// Posts the receives that are lacking.
     #[inline]
     fn post(&mut self, device: &mut Device, other: u32) {
-        while self.receives.len() < self.rooms.len() {
+        while self.receives.len() < self.window {
             let behind = self.first + self.receives.len();
-            let at = if behind < self.rooms.len() { behind } else { behind - self.rooms.len() };
-            // SAFETY: the buffer stays what it is until its receive is over, and is not touched before.
+            let at = match self.rooms.len() {
+                1 => 0,
+                rooms if behind < rooms => behind,
+                rooms => behind - rooms,
+            };
+            // SAFETY: the buffer stays where it is as long as its receives are under way; nobody writes to it but they, and it is looked
+            // into between two calls of the device only.
             let lent = unsafe { Incoming::lend(&raw mut *self.rooms[at]) };
             self.receives.push_back(device.recv(from(other, TAG), lent));
         }
@@ -313,13 +321,19 @@ fn config(limits: Option<Limits>) -> Config {
     }
 }
 
-/// Messages of `size` bytes that are under way at once, and rooms for them.
+/// Messages of `size` bytes that are under way at once.
 const fn window(size: usize, flow: Flow) -> usize {
     match flow {
         Flow::Alternating => 1,
-        Flow::Outward | Flow::Inward if size > LONG => WINDOW_LONG,
+        Flow::Outward | Flow::Inward if size > LONG && !shares_room(size) => WINDOW_LONG,
         Flow::Outward | Flow::Inward => WINDOW,
     }
+}
+
+/// True if all messages of a window go to one room, as those of `p2p.c`. They go by rendezvous on each driver: then the last one, which
+/// is sent when those before it are over, comes in a later turn than they.
+const fn shares_room(size: usize) -> bool {
+    size > Limits::PAIR.eager_max
 }
 
 const CONTEXT: u32 = 1;
@@ -328,7 +342,7 @@ const TAG: i32 = 1;
 const ANSWER: i32 = 2;
 /// osu_mbw_mr's window.
 const WINDOW: usize = 64;
-/// Of longer messages fewer are sent and received at once, so that their rooms stay in the cache, and soon end.
+/// Of longer messages that have rooms of their own fewer are sent and received at once, so that their rooms stay in the cache.
 const LONG: usize = 64 << 10;
 const WINDOW_LONG: usize = 4;
 
